@@ -1,0 +1,68 @@
+# kubedyno: `make help` lists what there is.
+
+export CGO_ENABLED ?= 0
+GO       ?= go
+BIN      := bin
+LAB_SRC  := $(shell find lab -name '*.go' -o -name go.mod -o -name go.sum -o -name ldflags 2>/dev/null)
+UI_SRC   := $(shell find ui -path ui/node_modules -prune -o -path ui/dist -prune -o -type f -print 2>/dev/null)
+CHROMIUM := $(shell command -v chromium || command -v chromium-browser || command -v google-chrome)
+
+.PHONY: help
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+.PHONY: build
+build: $(BIN)/kubedyno-lab ui/dist/report.html kubedyno ## build kubedyno, kubedyno-lab and the report page into bin/
+
+.PHONY: kubedyno
+kubedyno: ui/dist/report.html
+	$(GO) build -trimpath -o $(BIN)/kubedyno ./cmd/kubedyno
+
+$(BIN)/kubedyno-lab: $(LAB_SRC)
+	cd lab && $(GO) build -trimpath -ldflags "$$(./hack/ldflags)" -o ../$(BIN)/kubedyno-lab ./cmd/kubedyno-lab
+
+ui/node_modules: ui/package.json ui/package-lock.json
+	cd ui && npm ci --no-audit --no-fund --loglevel=error
+	@touch $@
+
+ui/dist/report.html: ui/node_modules $(UI_SRC)
+	cd ui && npm run --silent build
+	@touch $@
+
+.PHONY: test
+test: build chromium ## build all and pass all tests
+	./hack/test
+
+.PHONY: demo
+demo: build ## build all, then find and fix a control plane's bottlenecks, one after another
+	./hack/demo
+
+.PHONY: bench
+bench: build ## measure kubedyno against kwok, in turns, on one control plane
+	cd bench && $(GO) run . -kubedyno ../$(BIN)/kubedyno -lab ../$(BIN)/kubedyno-lab $(BENCHFLAGS)
+
+.PHONY: lint
+lint: ui/node_modules ## vet, staticcheck, gofmt and the page's type check
+	@test -z "$$(git ls-files '*.go' | xargs gofmt -l)" || { echo "not gofmt-ed:"; git ls-files '*.go' | xargs gofmt -l; exit 1; }
+	$(GO) vet ./...
+	$(GO) tool -modfile=tools/go.mod staticcheck ./...
+	cd lab && $(GO) vet ./cmd/...
+	cd ui && npm run --silent check
+
+.PHONY: generate
+generate: ## write generated files anew: flag lists, detector docs, the page's types
+	$(GO) generate ./...
+
+.PHONY: chromium
+chromium:
+ifeq ($(CHROMIUM),)
+	@if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+	  echo "installing Debian's chromium, in which the report page is tested"; \
+	  apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends chromium >/dev/null; \
+	else echo "chromium is missing: install it (Debian: apt-get install chromium); the report page is tested in it" >&2; exit 1; fi
+endif
+
+.PHONY: clean
+clean: ## remove what the other targets made
+	rm -rf $(BIN) demo ui/node_modules
+	find ui/dist -mindepth 1 ! -name .gitkeep -delete 2>/dev/null || true

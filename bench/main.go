@@ -1,0 +1,307 @@
+// Command bench measures kubedyno's hollow nodes beside kwok: the same control
+// plane, the same load, in turns, each on a fresh lab. It prints ratios with
+// intervals; absolute numbers belong to one machine and one day.
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+)
+
+type bench struct {
+	kubedyno, kwok string
+	nodes, pods    int
+	work           string
+	env            []string
+}
+
+// result is one repetition of one simulator.
+type result struct {
+	rate        float64 // pods/s
+	millis      float64 // CPU of the node simulation, ms per pod
+	planeMillis float64 // CPU of the control plane, ms per pod
+}
+
+func main() {
+	n := flag.Int("n", 6, "pairs of runs; 6 give a 97 % interval")
+	nodes := flag.Int("nodes", 50, "simulated nodes")
+	pods := flag.Int("pods", 1500, "pods")
+	kubedyno := flag.String("kubedyno", "../bin/kubedyno", "kubedyno binary")
+	lab := flag.String("lab", "../bin/kubedyno-lab", "kubedyno-lab binary")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := run(ctx, *n, *nodes, *pods, *kubedyno, *lab); err != nil {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, n, nodes, pods int, kubedyno, lab string) (err error) {
+	if n < 1 {
+		return errors.New("-n must be at least 1")
+	}
+	work, err := os.MkdirTemp("", "kubedyno-bench-")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(work)) }()
+	b := &bench{nodes: nodes, pods: pods, work: work, kwok: filepath.Join(work, "kwok")}
+	if b.kubedyno, err = filepath.Abs(kubedyno); err != nil {
+		return err
+	}
+	if lab, err = filepath.Abs(lab); err != nil {
+		return err
+	}
+	b.env = append(os.Environ(), "KUBEDYNO_LAB="+lab, "KUBEDYNO_STATE="+filepath.Join(work, "labs"))
+	fmt.Fprintln(os.Stderr, "building kwok…")
+	if err := b.command(ctx, "go", "build", "-o", b.kwok, "sigs.k8s.io/kwok/cmd/kwok").Run(); err != nil {
+		return fmt.Errorf("build kwok: %w", err)
+	}
+	var hollow, kwok []result
+	for i := range n {
+		// Alternate who goes first, so that drift of the machine hits both.
+		order := []bool{true, false}
+		if i%2 == 1 {
+			order = []bool{false, true}
+		}
+		for _, ours := range order {
+			name := map[bool]string{true: "kubedyno", false: "kwok"}[ours]
+			r, err := b.once(ctx, fmt.Sprintf("%02d-%s", i, name), ours)
+			if err != nil {
+				return fmt.Errorf("repetition %d, %s: %w", i+1, name, err)
+			}
+			fmt.Fprintf(os.Stderr, "%2d %-9s %6.1f pods/s, node simulation %.2f ms CPU per pod, control plane %.2f ms\n", i+1, name, r.rate, r.millis, r.planeMillis)
+			if ours {
+				hollow = append(hollow, r)
+			} else {
+				kwok = append(kwok, r)
+			}
+		}
+	}
+	fmt.Printf("kubedyno ÷ kwok v0.8.0 as node simulator, %d pods on %d nodes, tuned control plane, %d pairs in turns\n", pods, nodes, n)
+	for _, of := range []struct {
+		name string
+		get  func(result) float64
+	}{
+		{"pods/s", func(r result) float64 { return r.rate }},
+		{"node simulation, CPU per pod", func(r result) float64 { return r.millis }},
+		{"control plane, CPU per pod", func(r result) float64 { return r.planeMillis }},
+	} {
+		var ratios []float64
+		for i := range hollow {
+			ratios = append(ratios, of.get(hollow[i])/of.get(kwok[i]))
+		}
+		slices.Sort(ratios)
+		lo, hi, level := interval(ratios)
+		fmt.Printf("  %-30s × %.2f  [%.2f, %.2f]  %.0f %% interval of the median, n=%d\n", of.name, median(ratios), lo, hi, level*100, n)
+	}
+	return nil
+}
+
+// once measures one simulator on a fresh lab.
+func (b *bench) once(ctx context.Context, name string, ours bool) (r result, err error) {
+	up := []string{"lab", "up", "--name", "bench", "--profile", "tuned"}
+	if ours {
+		up = append(up, "--nodes", fmt.Sprint(b.nodes))
+	}
+	if err := b.command(ctx, b.kubedyno, up...).Run(); err != nil {
+		return r, fmt.Errorf("lab up: %w", err)
+	}
+	defer func() {
+		err = errors.Join(err, b.command(context.WithoutCancel(ctx), b.kubedyno, "lab", "down", "bench").Run())
+	}()
+	kubeconfig, err := b.kubeconfig(ctx)
+	if err != nil {
+		return r, err
+	}
+	process := "kubedyno-hollow"
+	if !ours {
+		process = b.kwok
+		stop, err := b.startKwok(ctx, kubeconfig)
+		if err != nil {
+			return r, err
+		}
+		defer stop()
+	}
+	dir := filepath.Join(b.work, name)
+	cmd := b.command(ctx, b.kubedyno, "run", b.experiment(), "--kubeconfig", kubeconfig, "--out", dir)
+	if err := cmd.Run(); err != nil {
+		return r, fmt.Errorf("run: %w", err)
+	}
+	out, err := b.output(ctx, b.kubedyno, "diagnose", dir, "-o", "json")
+	if err != nil && len(out) == 0 {
+		return r, fmt.Errorf("diagnose: %w", err)
+	}
+	var d struct {
+		Valid          bool
+		InvalidReasons []string
+		Throughput     *struct{ Mean float64 }
+		Pods           struct{ Running int }
+	}
+	if err := json.Unmarshal(out, &d); err != nil {
+		return r, fmt.Errorf("diagnose: %w", err)
+	}
+	if !d.Valid || d.Throughput == nil || d.Pods.Running != b.pods {
+		return r, fmt.Errorf("the run does not count: %d of %d pods ran; %s", d.Pods.Running, b.pods, strings.Join(d.InvalidReasons, "; "))
+	}
+	r.rate = d.Throughput.Mean
+	out, err = b.output(ctx, b.kubedyno, "show", dir, "processes", "--phase", "load", "-o", "json", "--limit", "0")
+	if err != nil {
+		return r, fmt.Errorf("show processes: %w", err)
+	}
+	found := false
+	for lines := bufio.NewScanner(bytes.NewReader(out)); lines.Scan(); {
+		var p struct {
+			Command    string
+			CPUSeconds float64
+		}
+		if err := json.Unmarshal(lines.Bytes(), &p); err != nil {
+			return r, fmt.Errorf("show processes: %w", err)
+		}
+		program := filepath.Base(strings.Fields(p.Command + " ?")[0])
+		millis := p.CPUSeconds * 1000 / float64(b.pods)
+		switch program {
+		case filepath.Base(process):
+			r.millis += millis
+			found = true
+		case "etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler":
+			r.planeMillis += millis
+		}
+	}
+	if !found {
+		return r, fmt.Errorf("the recording has no process %s", process)
+	}
+	return r, os.RemoveAll(dir)
+}
+
+// experiment is the load that both meet: one Deployment, with a start delay of
+// none, since kwok's default stages have none either.
+func (b *bench) experiment() string {
+	name := filepath.Join(b.work, "bench.yaml")
+	text := fmt.Sprintf(`name: bench
+cluster: {profile: tuned, nodes: 0}
+phases:
+  - {name: warm-up, kind: warm-up, create: {kind: Deployment, count: 1, replicas: 20, pod: {cpu: 10m, memory: 16Mi}, wait: running}}
+  - {name: idle, settle: 3s}
+  - {name: load, kind: steady, create: {kind: Deployment, count: 1, replicas: %d, pod: {cpu: 10m, memory: 16Mi}, wait: {for: running, timeout: 10m, stall: 1m}}}
+`, b.pods)
+	if err := os.WriteFile(name, []byte(text), 0o644); err != nil {
+		panic(err) // our own scratch folder
+	}
+	return name
+}
+
+func (b *bench) kubeconfig(ctx context.Context) (string, error) {
+	out, err := b.output(ctx, b.kubedyno, "lab", "env", "bench")
+	if err != nil {
+		return "", fmt.Errorf("lab env: %w", err)
+	}
+	for line := range strings.Lines(string(out)) {
+		if _, path, ok := strings.Cut(strings.TrimSpace(line), "KUBECONFIG="); ok {
+			return strings.Trim(path, `'"`), nil
+		}
+	}
+	return "", fmt.Errorf("lab env says no KUBECONFIG: %s", out)
+}
+
+// startKwok creates the nodes and starts kwok with its default stages.
+func (b *bench) startKwok(ctx context.Context, kubeconfig string) (stop func(), err error) {
+	cmd := exec.Command(b.kwok, "--kubeconfig", kubeconfig, "--manage-all-nodes=true",
+		"--node-ip=10.0.0.1", "--cidr=10.64.0.0/10", "--node-lease-duration-seconds=40", "--config=")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	log, err := os.Create(filepath.Join(b.work, "kwok.log"))
+	if err != nil {
+		return nil, err
+	}
+	defer log.Close()
+	cmd.Stdout, cmd.Stderr = log, log
+	if err := cmd.Start(); err != nil {
+		return nil, fmt.Errorf("start kwok: %w", err)
+	}
+	stop = func() {
+		_ = cmd.Process.Signal(syscall.SIGTERM)
+		done := time.AfterFunc(5*time.Second, func() { _ = cmd.Process.Kill() })
+		_ = cmd.Wait()
+		done.Stop()
+	}
+	var nodes strings.Builder
+	for i := range b.nodes {
+		fmt.Fprintf(&nodes, `---
+apiVersion: v1
+kind: Node
+metadata: {name: kwok-%d, labels: {kubernetes.io/hostname: kwok-%d, kubernetes.io/os: linux, kubernetes.io/arch: amd64}, annotations: {kwok.x-k8s.io/node: fake}}
+status: {allocatable: {cpu: "16", memory: 64Gi, pods: "110"}, capacity: {cpu: "16", memory: 64Gi, pods: "110"}}
+`, i, i)
+	}
+	apply := b.command(ctx, b.kubedyno, "lab", "kubectl", "--name", "bench", "--", "apply", "-f", "-")
+	apply.Stdin = strings.NewReader(nodes.String())
+	if err := apply.Run(); err != nil {
+		stop()
+		return nil, fmt.Errorf("create nodes: %w", err)
+	}
+	wait := b.command(ctx, b.kubedyno, "lab", "kubectl", "--name", "bench", "--", "wait", "node", "--all", "--for=condition=Ready", "--timeout=60s")
+	if err := wait.Run(); err != nil {
+		stop()
+		text, _ := os.ReadFile(filepath.Join(b.work, "kwok.log"))
+		return nil, fmt.Errorf("kwok's nodes: %w; kwok said: %s", err, tail(text))
+	}
+	time.Sleep(3 * time.Second) // the node controller takes the not-ready taints off
+	return stop, nil
+}
+
+func tail(text []byte) string {
+	lines := strings.Split(strings.TrimSpace(string(text)), "\n")
+	return strings.Join(lines[max(0, len(lines)-3):], " | ")
+}
+
+// command discards stdout and keeps stderr for the user.
+func (b *bench) command(ctx context.Context, name string, args ...string) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, name, args...)
+	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
+	cmd.WaitDelay = 30 * time.Second
+	cmd.Env = b.env
+	cmd.Stdout = io.Discard
+	var words bytes.Buffer
+	cmd.Stderr = &words
+	return cmd
+}
+
+func (b *bench) output(ctx context.Context, name string, args ...string) ([]byte, error) {
+	cmd := b.command(ctx, name, args...)
+	var out bytes.Buffer
+	cmd.Stdout = &out
+	err := cmd.Run()
+	return out.Bytes(), err
+}
+
+func median(sorted []float64) float64 {
+	n := len(sorted)
+	return (sorted[(n-1)/2] + sorted[n/2]) / 2
+}
+
+// interval is the confidence interval of a median by order statistics: the
+// median lies outside [x1, xn] only if all n fall on one side of it, which has
+// probability 2/2^n. (Hahn & Meeker, Statistical Intervals, 5.2.)
+func interval(sorted []float64) (lo, hi, level float64) {
+	n := len(sorted)
+	level = 1
+	for range n {
+		level /= 2
+	}
+	return sorted[0], sorted[n-1], 1 - 2*level
+}

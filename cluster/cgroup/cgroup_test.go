@@ -1,0 +1,131 @@
+package cgroup
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+)
+
+func TestPlaces(t *testing.T) {
+	for name, c := range map[string]struct {
+		mountinfo, own        string
+		cpu, freezer, unified []string
+	}{
+		"hybrid, at the root": {
+			mountinfo: `32 31 0:29 / /sys/fs/cgroup/cpu rw,relatime - cgroup cgroup rw,cpu
+37 31 0:34 / /sys/fs/cgroup/freezer rw,relatime - cgroup cgroup rw,freezer
+33 31 0:30 / /sys/fs/cgroup/cpuacct rw,relatime - cgroup cgroup rw,cpuacct
+41 31 0:38 / /sys/fs/cgroup/unified rw,relatime - cgroup2 cgroup2 rw`,
+			own:     "6:freezer:/\n1:cpu:/\n0::/\n",
+			cpu:     []string{"/sys/fs/cgroup/cpu"},
+			freezer: []string{"/sys/fs/cgroup/freezer"},
+			unified: []string{"/sys/fs/cgroup/unified"},
+		},
+		"v2, in a session": {
+			mountinfo: "30 23 0:26 / /sys/fs/cgroup rw,nosuid shared:4 - cgroup2 cgroup2 rw,nsdelegate",
+			own:       "0::/user.slice/session-3.scope\n",
+			unified:   []string{"/sys/fs/cgroup/user.slice/session-3.scope", "/sys/fs/cgroup/user.slice", "/sys/fs/cgroup"},
+		},
+		"v1 with joint controllers, bound from a container's subtree": {
+			mountinfo: "40 31 0:29 /docker/abc /sys/fs/cgroup/cpu,cpuacct rw - cgroup cgroup rw,cpu,cpuacct",
+			own:       "1:cpu,cpuacct:/docker/abc/job\n",
+			cpu:       []string{"/sys/fs/cgroup/cpu,cpuacct/job", "/sys/fs/cgroup/cpu,cpuacct"},
+		},
+		"nothing": {mountinfo: "22 1 254:0 / / rw - ext4 /dev/vda rw", own: ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := parse(c.mountinfo, c.own)
+			if !reflect.DeepEqual(h.cpu1, c.cpu) || !reflect.DeepEqual(h.freezer1, c.freezer) || !reflect.DeepEqual(h.unified, c.unified) {
+				t.Errorf("got cpu %q freezer %q unified %q", h.cpu1, h.freezer1, h.unified)
+			}
+		})
+	}
+}
+
+// fakeV2 is a folder tree that answers as cgroup2 does: making a group makes
+// its files.
+func fakeV2(t *testing.T) (*Host, string) {
+	root := t.TempDir()
+	mkdir := func(dir string) error {
+		if err := os.Mkdir(dir, 0o755); err != nil {
+			return err
+		}
+		for _, f := range []string{"cgroup.procs", "cgroup.subtree_control", "cgroup.freeze", "cgroup.events", "cpu.max"} {
+			if err := os.WriteFile(filepath.Join(dir, f), nil, 0o600); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	own := filepath.Join(root, "own")
+	if err := mkdir(own); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(root, "cgroup.subtree_control"), []byte("cpu memory"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	// The kernel refuses to hand controllers down from where processes sit.
+	if err := os.Remove(filepath.Join(own, "cgroup.subtree_control")); err != nil {
+		t.Fatal(err)
+	}
+	return &Host{unified: []string{own, root}, mkdir: mkdir}, root
+}
+
+func TestV2(t *testing.T) {
+	h, root := fakeV2(t)
+	s, err := h.NewSet("a", 7, 99, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dirs, stat, err := s.Join("etcd", 0.25)
+	if err != nil {
+		t.Fatal(err)
+	}
+	leaf := filepath.Join(root, "kubedyno-a-7-99", "etcd")
+	if !reflect.DeepEqual(dirs, []string{leaf}) || stat != leaf {
+		t.Errorf("join %q, stat %q", dirs, stat)
+	}
+	if b, _ := os.ReadFile(filepath.Join(leaf, "cpu.max")); string(b) != "25000 100000" {
+		t.Errorf("cpu.max = %q", b)
+	}
+	if b, _ := os.ReadFile(filepath.Join(root, "kubedyno-a-7-99", "cgroup.subtree_control")); string(b) != "+cpu" {
+		t.Errorf("subtree_control = %q", b)
+	}
+	if s.CanFreeze() != FreezeV2 {
+		t.Errorf("freezes by %q", s.CanFreeze())
+	}
+	// Without a limit the group is made where we are.
+	s, err = h.NewSet("b", 7, 99, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := []string{filepath.Join(root, "own", "kubedyno-b-7-99")}; !reflect.DeepEqual(s.Dirs(), want) {
+		t.Errorf("dirs %q, want %q", s.Dirs(), want)
+	}
+}
+
+func TestNoPermission(t *testing.T) {
+	h := &Host{cpu1: []string{"/x"}, unified: []string{"/y"}, mkdir: func(dir string) error {
+		return &fs.PathError{Op: "mkdir", Path: dir, Err: fs.ErrPermission}
+	}}
+	if _, err := h.NewSet("a", 7, 99, true); !errors.Is(err, fs.ErrPermission) {
+		t.Errorf("err = %v", err)
+	}
+	s, err := h.NewSet("a", 7, 99, false)
+	if err != nil || s.CanFreeze() != "" || len(s.Dirs()) != 0 {
+		t.Errorf("without a limit: %v, %v", s, err)
+	}
+	if _, err := (&Host{}).NewSet("a", 7, 99, true); err == nil || !strings.Contains(err.Error(), "no cgroup hierarchy") {
+		t.Errorf("err = %v", err)
+	}
+}
+
+func TestTooSmall(t *testing.T) {
+	if _, _, err := (&Set{}).Join("etcd", 0.001); err == nil {
+		t.Error("a limit of 0.001 cores was accepted")
+	}
+}

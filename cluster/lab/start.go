@@ -1,0 +1,416 @@
+package lab
+
+import (
+	"cmp"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/kubedyno/kubedyno/cluster"
+	"github.com/kubedyno/kubedyno/cluster/cgroup"
+	"github.com/kubedyno/kubedyno/cluster/proc"
+	"golang.org/x/sync/errgroup"
+	"k8s.io/client-go/kubernetes"
+)
+
+// auditPolicy keeps who asked for what and when, and no bodies.
+const auditPolicy = `apiVersion: audit.k8s.io/v1
+kind: Policy
+omitStages: [RequestReceived]
+rules:
+- level: Metadata
+`
+
+// Ports of a lab, as the flags name them.
+var portNames = []string{
+	"api-port", "etcd-client-port", "etcd-peer-port", "etcd-metrics-port",
+	"kube-controller-manager-port", "kube-scheduler-port",
+}
+
+// portAttempts is how often ports are chosen: once, and twice again when
+// somebody took one in between.
+const portAttempts = 3
+
+// start starts the control plane and tells so. abort ends ctx when a component
+// that was already up dies while the next one starts.
+func (k *keeper) start(ctx context.Context, abort context.CancelCauseFunc) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, time.Duration(k.cfg.StartSeconds*float64(time.Second)),
+		fmt.Errorf("the lab's start took longer than %.0f s", k.cfg.StartSeconds))
+	defer cancel()
+
+	if err := k.makeGroups(); err != nil {
+		return err
+	}
+	dir := k.state.Dir
+	var ids *pki
+	var version labVersion
+	var g errgroup.Group
+	g.Go(func() (err error) {
+		ids, err = newPKI(filepath.Join(dir, "pki"))
+		return err
+	})
+	g.Go(func() (err error) {
+		version, err = askVersion(ctx, k.cfg.Lab)
+		return err
+	})
+	g.Go(func() error { return os.WriteFile(filepath.Join(dir, "audit-policy.yaml"), []byte(auditPolicy), 0o600) })
+	if err := g.Wait(); err != nil {
+		return err
+	}
+
+	for attempt := 1; ; attempt++ {
+		plan, err := k.plan(ids, version)
+		if err != nil {
+			return err
+		}
+		err = k.startAll(ctx, abort, plan)
+		if err == nil {
+			return nil
+		}
+		if attempt == portAttempts || !portTaken(err) || ctx.Err() != nil {
+			return err
+		}
+		k.log.Warn("a port was taken meanwhile; choosing others", "error", err)
+		k.killAll()
+		if err := os.RemoveAll(filepath.Join(dir, "etcd")); err != nil {
+			return err
+		}
+	}
+}
+
+// makeGroups makes the cgroups. A quota that cannot be had refuses the start
+// before anything runs.
+func (k *keeper) makeGroups() error {
+	var limited []string
+	for name, o := range k.cfg.Overrides {
+		if o.CPU > 0 {
+			limited = append(limited, fmt.Sprintf("%s.cpu=%g", name, o.CPU))
+		}
+	}
+	slices.Sort(limited)
+	host, err := cgroup.Detect()
+	if err == nil {
+		k.set, err = host.NewSet(k.state.Name, k.state.Keeper.PID, k.state.Keeper.Ticks, len(limited) > 0)
+	}
+	if err == nil {
+		for name := range k.cfg.Overrides { // so that every refusal comes now
+			if _, _, err = k.join(name); err != nil {
+				break
+			}
+		}
+	}
+	if err != nil {
+		if len(limited) > 0 {
+			return fmt.Errorf("%s: a CPU quota needs a cgroup, and none can be made here (%w); run as root, or leave the quota out", strings.Join(limited, ", "), err)
+		}
+		k.log.Warn("no cgroups; the lab is paused by signals", "error", err)
+		k.set = nil
+	}
+	k.update(func(s *State) {
+		s.Freezer = "signals"
+		if k.set != nil {
+			s.Cgroups = k.set.Dirs()
+			s.Freezer = cmp.Or(k.set.CanFreeze(), s.Freezer)
+		}
+	})
+	return nil
+}
+
+// join returns the cgroups of one child.
+func (k *keeper) join(name string) (dirs []string, stat string, err error) {
+	if k.set == nil {
+		return nil, "", nil
+	}
+	dirs, stat, err = k.set.Join(name, k.cfg.Overrides[name].CPU)
+	if err != nil {
+		return nil, "", fmt.Errorf("cgroup of %s: %w", name, err)
+	}
+	return dirs, stat, nil
+}
+
+// labVersion is what kubedyno-lab says of itself.
+type labVersion struct{ Kubernetes, Etcd string }
+
+func askVersion(ctx context.Context, path string) (labVersion, error) {
+	var v labVersion
+	cmd := exec.CommandContext(ctx, path, "version", "-o", "json")
+	cmd.Args[0] = LabBinary
+	cmd.Env = childEnv(nil)
+	out, err := cmd.Output()
+	if err == nil {
+		err = json.Unmarshal(out, &v)
+	}
+	if err != nil {
+		return v, fmt.Errorf("%s is not the program we need: its version: %w", path, err)
+	}
+	return v, nil
+}
+
+// A plan is everything that is decided before the first component starts.
+type plan struct {
+	children map[string]proc.Config
+	cp       *cluster.ControlPlane
+	cgroups  map[string][]string // of the owner's own processes
+}
+
+func (k *keeper) plan(ids *pki, version labVersion) (*plan, error) {
+	dir := k.state.Dir
+	ports, err := k.ports(portNames)
+	if err != nil {
+		return nil, err
+	}
+	vars := map[string]string{
+		"dir":         dir,
+		"pki":         filepath.Join(dir, "pki"),
+		"kubeconfigs": filepath.Join(dir, "kubeconfig"),
+	}
+	url := map[string]string{}
+	for name, port := range ports {
+		vars[name] = strconv.Itoa(port)
+		url[name] = "https://127.0.0.1:" + vars[name]
+	}
+	if err := ids.writeKubeconfigs(vars["kubeconfigs"], k.state.Name, url["api-port"]); err != nil {
+		return nil, err
+	}
+	file := func(elem ...string) string { return filepath.Join(append([]string{dir}, elem...)...) }
+	p := &plan{
+		children: map[string]proc.Config{},
+		cgroups:  map[string][]string{},
+		cp: &cluster.ControlPlane{
+			Kind: cluster.KindLab, Name: k.state.Name, Server: url["api-port"],
+			Version: version.Kubernetes, Profile: k.state.Profile,
+			AuditLog: file("audit.log"),
+			Kubeconfigs: cluster.Kubeconfigs{
+				Admin: file("kubeconfig", "admin"), Load: file("kubeconfig", "load"), Collect: file("kubeconfig", "collect"),
+			},
+			ClientCert: file("pki", "collect.crt"), ClientKey: file("pki", "collect.key"), CA: file("pki", "servers.crt"),
+			NodeCA:    cluster.NodeCA{CertFile: file("pki", "ca.crt"), KeyFile: file("pki", "ca.key")},
+			KeeperPID: k.state.Keeper.PID, StateDir: dir,
+		},
+	}
+	client, err := mutualTLS(p.cp)
+	if err != nil {
+		return nil, err
+	}
+	flags, err := ProfileFlags(k.state.Profile)
+	if err != nil {
+		return nil, err
+	}
+	for _, c := range []struct {
+		name, metrics, pprof, ready, version string
+		grace                                time.Duration
+	}{
+		// etcd serves profiles on its client port only. It is asked whether it
+		// lives: ready means an elected leader, a second later, and the API
+		// server waits for that itself while it starts.
+		{Etcd, url["etcd-metrics-port"], url["etcd-client-port"], "/livez", version.Etcd, 3 * time.Second},
+		{APIServer, url["api-port"], url["api-port"], "/readyz", version.Kubernetes, 5 * time.Second},
+		{ControllerManager, url["kube-controller-manager-port"], url["kube-controller-manager-port"], "/healthz", version.Kubernetes, 3 * time.Second},
+		{Scheduler, url["kube-scheduler-port"], url["kube-scheduler-port"], "/healthz", version.Kubernetes, 3 * time.Second},
+	} {
+		o := k.cfg.Overrides[c.name]
+		args, err := arguments(c.name, flags, o, vars)
+		if err != nil {
+			return nil, err
+		}
+		dirs, stat, err := k.join(c.name)
+		if err != nil {
+			return nil, err
+		}
+		binary := k.cfg.Lab
+		if o.Binary != "" {
+			binary, c.version = o.Binary, ""
+		}
+		p.children[c.name] = proc.Config{
+			Name: c.name, Path: binary, Argv0: c.name, Args: args, Env: childEnv(o.Env), Dir: dir,
+			LogFile: file("logs", c.name+".log"), Cgroups: dirs, Grace: c.grace,
+			Ready: asks(client, c.metrics+c.ready),
+		}
+		p.cp.Components = append(p.cp.Components, cluster.Component{
+			Name: c.name, MetricsURL: c.metrics + "/metrics", PprofURL: c.pprof + "/debug/pprof",
+			LogFile: file("logs", c.name+".log"), Binary: binary, Args: args,
+			Env: slices.Sorted(maps.Keys(o.Env)), Version: c.version, CPU: o.CPU, Cgroup: stat,
+		})
+	}
+	for _, name := range harness {
+		if k.cfg.Overrides[name].CPU == 0 {
+			continue
+		}
+		// Our own processes are not frozen with the lab: only what limits them.
+		if _, stat, err := k.join(name); err != nil {
+			return nil, err
+		} else if stat != "" {
+			p.cgroups[name] = []string{stat}
+		}
+	}
+	return p, nil
+}
+
+// arguments are a component's flags after its overrides, in the profile's
+// order, what the profile has not at the end.
+func arguments(name string, flags []Flag, o Override, vars map[string]string) ([]string, error) {
+	var args []string
+	rest := maps.Clone(o.Args)
+	for _, f := range flags {
+		if f.Component != name {
+			continue
+		}
+		value, err := expand(f.Value, vars)
+		if err != nil {
+			return nil, err
+		}
+		if own, ok := rest[f.Name]; ok {
+			delete(rest, f.Name)
+			if own == nil {
+				continue
+			}
+			value = *own
+		}
+		args = append(args, "--"+f.Name+"="+value)
+	}
+	return append(args, overrideArgs(Override{Args: rest})...), nil
+}
+
+// mutualTLS is a client with the collect identity, which every component lets in.
+func mutualTLS(cp *cluster.ControlPlane) (*http.Client, error) {
+	pair, err := tls.LoadX509KeyPair(cp.ClientCert, cp.ClientKey)
+	if err != nil {
+		return nil, err
+	}
+	pem, err := os.ReadFile(cp.CA)
+	if err != nil {
+		return nil, err
+	}
+	pool := x509.NewCertPool()
+	if !pool.AppendCertsFromPEM(pem) {
+		return nil, fmt.Errorf("%s holds no certificate", cp.CA)
+	}
+	return &http.Client{
+		Timeout: 2 * time.Second,
+		Transport: &http.Transport{
+			// A kept connection would hold up the component's end.
+			DisableKeepAlives: true,
+			TLSClientConfig:   &tls.Config{Certificates: []tls.Certificate{pair}, RootCAs: pool, MinVersion: tls.VersionTLS12},
+		},
+	}, nil
+}
+
+// asks is a question of readiness: does this URL answer 200?
+func asks(client *http.Client, url string) func(context.Context) error {
+	return func(ctx context.Context) error {
+		req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+		if err != nil {
+			return err
+		}
+		resp, err := client.Do(req)
+		if err != nil {
+			return err
+		}
+		defer resp.Body.Close()
+		body, _ := io.ReadAll(io.LimitReader(resp.Body, 64<<10))
+		if resp.StatusCode == http.StatusOK {
+			return nil
+		}
+		return fmt.Errorf("%s answers %s: %s", url, resp.Status, notOK(string(body)))
+	}
+}
+
+// notOK finds in a /readyz answer the checks that fail.
+func notOK(body string) string {
+	var failing []string
+	for line := range strings.Lines(body) {
+		if check, ok := strings.CutPrefix(strings.TrimSpace(line), "[-]"); ok {
+			name, _, _ := strings.Cut(check, " ")
+			failing = append(failing, name)
+		}
+	}
+	if len(failing) > 0 {
+		return "waiting for " + strings.Join(failing, ", ")
+	}
+	return shorten(body)
+}
+
+// startAll starts the components: etcd, the API server, and then side by side
+// what talks to it.
+func (k *keeper) startAll(ctx context.Context, abort context.CancelCauseFunc, plan *plan) error {
+	died := func(exit *proc.ExitError) { abort(exit) }
+	for _, name := range []string{Etcd, APIServer} {
+		p, err := k.launch(ctx, plan.children[name], died)
+		if err != nil {
+			return err
+		}
+		fill(plan.cp, name, p)
+	}
+	apiReady := time.Now()
+	k.update(func(s *State) { s.APIReady = apiReady.Sub(k.began).Seconds() })
+	k.out.emit(Event{Event: EventAPIReady, APIReady: apiReady, APIReadySeconds: apiReady.Sub(k.began).Seconds()})
+
+	group, gctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return k.prepareAPI(gctx, plan.cp) })
+	running := make([]*proc.Process, 2)
+	for i, name := range []string{ControllerManager, Scheduler} {
+		group.Go(func() (err error) {
+			running[i], err = k.launch(gctx, plan.children[name], died)
+			return err
+		})
+	}
+	if err := group.Wait(); err != nil {
+		return err
+	}
+	fill(plan.cp, ControllerManager, running[0])
+	fill(plan.cp, Scheduler, running[1])
+	if ctx.Err() != nil { // one died at the last moment
+		return context.Cause(ctx)
+	}
+	k.update(func(s *State) {
+		s.Phase = PhaseReady
+		s.ControlPlane = plan.cp
+	})
+	k.out.emit(Event{
+		Event: EventReady, ControlPlane: plan.cp, Cgroups: plan.cgroups,
+		APIReady: apiReady, APIReadySeconds: apiReady.Sub(k.began).Seconds(),
+	})
+	return nil
+}
+
+func fill(cp *cluster.ControlPlane, name string, p *proc.Process) {
+	c := cp.Component(name)
+	c.PID, c.Instance, c.Started = p.PID(), p.Instance(), p.Started()
+}
+
+// prepareAPI asks the server who it is and lets our own users in.
+func (k *keeper) prepareAPI(ctx context.Context, cp *cluster.ControlPlane) error {
+	cfg, err := cp.RESTConfig("admin")
+	if err != nil {
+		return err
+	}
+	client, err := kubernetes.NewForConfig(cfg)
+	if err != nil {
+		return err
+	}
+	info, err := client.Discovery().ServerVersion()
+	if err != nil {
+		return fmt.Errorf("ask the server's version: %w", err)
+	}
+	cp.Version = info.GitVersion
+	if err := grant(ctx, client); err != nil {
+		if cause := context.Cause(ctx); cause != nil {
+			return errors.Join(cause, err)
+		}
+		return err
+	}
+	return nil
+}

@@ -1,0 +1,31 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+
+	"github.com/kubedyno/kubedyno/cluster/lab"
+	"github.com/kubedyno/kubedyno/cluster/proc"
+	"github.com/kubedyno/kubedyno/hollow"
+	"github.com/kubedyno/kubedyno/load"
+)
+
+// helpers are the roles this program takes when it is executed under another
+// name. One binary means one thing to install and to copy to a machine. Each
+// says its last words itself.
+var helpers = map[string]func(context.Context) error{
+	"kubedyno-keeper": func(ctx context.Context) error {
+		return say("kubedyno-keeper", lab.KeeperMain(ctx, os.Stdin, os.Stdout, os.Stderr))
+	},
+	"kubedyno-hollow": func(ctx context.Context) error { return hollow.ProcessMain(ctx, os.Stdin, os.Stdout, os.Stderr) },
+	"kubedyno-load":   func(ctx context.Context) error { return load.ProcessMain(ctx, os.Stdin, os.Stdout, os.Stderr) },
+	"kubedyno-enter":  func(context.Context) error { return say("kubedyno-enter", proc.EnterMain(os.Args[1:])) },
+}
+
+func say(role string, err error) error {
+	if err != nil {
+		fmt.Fprintf(os.Stderr, "%s: %v\n", role, err)
+	}
+	return err
+}

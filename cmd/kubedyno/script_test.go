@@ -1,0 +1,43 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/rogpeppe/go-internal/testscript"
+)
+
+func TestMain(m *testing.M) {
+	// The command line is tested as it is typed: this test binary becomes
+	// kubedyno and all its helpers, by the name it is called.
+	commands := map[string]func(){"kubedyno": main}
+	for name := range helpers {
+		commands[name] = main
+	}
+	testscript.Main(m, commands)
+}
+
+// TestScripts are the stories that need no control plane.
+func TestScripts(t *testing.T) {
+	testscript.Run(t, testscript.Params{
+		Dir:                 "testdata/script",
+		RequireExplicitExec: false,
+		Setup:               setup,
+	})
+}
+
+func setup(env *testscript.Env) error {
+	root, err := filepath.Abs("../..")
+	if err != nil {
+		return err
+	}
+	env.Setenv("ROOT", root)
+	env.Setenv("KUBEDYNO_STATE", filepath.Join(env.WorkDir, "labs"))
+	if lab := os.Getenv("KUBEDYNO_LAB"); lab != "" {
+		env.Setenv("KUBEDYNO_LAB", lab)
+	} else {
+		env.Setenv("KUBEDYNO_LAB", filepath.Join(root, "bin", "kubedyno-lab"))
+	}
+	return nil
+}

@@ -1,0 +1,287 @@
+// Package metrics records the Prometheus metrics of components: at an
+// interval, and at once where the run asks for it.
+//
+// It scrapes by itself, with Prometheus' own parser into Prometheus' own TSDB,
+// because Prometheus' scrape manager cannot be told "now": a difference of
+// counters over a phase is exact only if a scrape stands at each edge. What
+// readers of Prometheus expect is kept: up, scrape_* series, stale markers,
+// exported_ for labels of ours that a component uses itself.
+//
+// Start with New, then Now.
+package metrics
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/kubedyno/kubedyno/collect"
+	"github.com/kubedyno/kubedyno/record"
+	"github.com/prometheus/prometheus/storage"
+)
+
+// Intervals, by decision 7 of the design: a judged window must hold 10 scrapes.
+const (
+	Interval      = 5 * time.Second
+	ShortInterval = time.Second // for phases under a minute
+	// Timeout of one scrape. A starved API server needs seconds to render its
+	// 20,000 series, and that is when its metrics matter.
+	Timeout = 10 * time.Second
+)
+
+// A Target is one process whose metrics are read.
+type Target struct {
+	Component string
+	Instance  string // this start of it
+	URL       string
+	Client    *http.Client // with the credentials; nil is http.DefaultClient
+	// Compress asks for gzip. On one machine it costs the component more CPU
+	// than it saves; through a network it is right.
+	Compress bool
+	// Job is the job label; Component where empty.
+	Job string
+}
+
+// A Missing component has no metrics here, and why.
+type Missing struct{ Component, Reason string }
+
+// Options of a Collector.
+type Options struct {
+	Interval time.Duration
+	Timeout  time.Duration
+	Targets  []Target  // more can be added while it runs
+	Missing  []Missing // are noted as gaps
+}
+
+// A Collector scrapes its targets.
+type Collector struct {
+	o    Options
+	wake chan struct{} // targets changed
+
+	mu      sync.Mutex
+	targets []*scraper
+	gone    []*scraper // removed, for the account
+	out     storage.AppendableV2
+	note    func(record.Gap)
+	acct    record.Observer
+	late    int // scrapes that began after the next was due
+}
+
+// ErrNotRunning is returned by Now before Collect has begun or after it ended.
+var ErrNotRunning = errors.New("metrics are not being collected")
+
+// New returns a collector of the given targets.
+func New(o Options) *Collector {
+	if o.Interval <= 0 {
+		o.Interval = Interval
+	}
+	if o.Timeout <= 0 {
+		o.Timeout = Timeout
+	}
+	c := &Collector{o: o, wake: make(chan struct{}, 1)}
+	for _, t := range o.Targets {
+		c.targets = append(c.targets, newScraper(t))
+	}
+	return c
+}
+
+// Add adds a target, such as a component that was started again: the older
+// instance of the same component is to be removed by its own name.
+func (c *Collector) Add(targets ...Target) {
+	c.mu.Lock()
+	for _, t := range targets {
+		c.targets = append(c.targets, newScraper(t))
+	}
+	c.mu.Unlock()
+	c.poke()
+}
+
+// Remove ends the scraping of one instance. Its series end there.
+func (c *Collector) Remove(component, instance string) {
+	c.mu.Lock()
+	c.targets = slices.DeleteFunc(c.targets, func(s *scraper) bool {
+		if s.t.Component != component || s.t.Instance != instance {
+			return false
+		}
+		c.gone = append(c.gone, s)
+		return true
+	})
+	c.mu.Unlock()
+	c.poke()
+}
+
+func (c *Collector) poke() {
+	select {
+	case c.wake <- struct{}{}:
+	default:
+	}
+}
+
+// Name implements collect.Collector.
+func (c *Collector) Name() string { return "metrics" }
+
+// Collect implements collect.Collector. Targets are scraped at once, then each
+// at its own moment of the interval, so that their costs do not coincide, and
+// once more at the end.
+func (c *Collector) Collect(ctx context.Context, w *record.Writer) error {
+	return c.collect(ctx, w.Metrics(), w.Gap)
+}
+
+func (c *Collector) collect(ctx context.Context, out storage.AppendableV2, gap func(record.Gap)) error {
+	c.mu.Lock()
+	c.out, c.note = out, gap
+	n := len(c.targets)
+	c.mu.Unlock()
+	for _, m := range c.o.Missing {
+		gap(record.Gap{Collector: c.Name(), Subject: m.Component, Reason: m.Reason})
+	}
+	if n == 0 && len(c.o.Missing) > 0 {
+		c.finish()
+		return collect.NotSupported("no component's metrics can be reached")
+	}
+
+	running := map[*scraper]context.CancelFunc{}
+	var loops sync.WaitGroup
+	errs := make(chan error, 1)
+	var failed error
+	for failed == nil && ctx.Err() == nil {
+		c.mu.Lock()
+		now := slices.Clone(c.targets)
+		c.mu.Unlock()
+		for i, s := range now {
+			if running[s] != nil {
+				continue
+			}
+			loop, end := context.WithCancel(ctx)
+			running[s] = end
+			offset := c.o.Interval * time.Duration(i%16) / 16
+			loops.Go(func() {
+				if err := c.loop(loop, s, out, offset); err != nil {
+					select {
+					case errs <- err:
+					default:
+					}
+				}
+			})
+		}
+		for s, end := range running {
+			if !slices.Contains(now, s) {
+				end()
+				delete(running, s)
+				if err := s.retire(context.WithoutCancel(ctx), out); err != nil && failed == nil {
+					failed = err
+				}
+			}
+		}
+		if failed != nil {
+			break
+		}
+		select {
+		case <-ctx.Done():
+		case <-c.wake:
+		case failed = <-errs:
+		}
+	}
+	for _, end := range running {
+		end()
+	}
+	loops.Wait()
+	if failed == nil {
+		failed = c.Now(context.WithoutCancel(ctx))
+	}
+	c.finish()
+	return failed
+}
+
+// loop scrapes one target until ctx ends.
+func (c *Collector) loop(ctx context.Context, s *scraper, out storage.AppendableV2, offset time.Duration) error {
+	if err := s.scrape(ctx, out, c.o.Timeout, c.note); err != nil {
+		return err
+	}
+	first := time.NewTimer(c.o.Interval + offset)
+	defer first.Stop()
+	select {
+	case <-ctx.Done():
+		return nil
+	case <-first.C:
+	}
+	tick := time.NewTicker(c.o.Interval)
+	defer tick.Stop()
+	for {
+		// A scrape that Now did a moment ago stands for this one.
+		if s.age() > c.o.Interval/4 {
+			if err := s.scrape(ctx, out, c.o.Timeout, c.note); err != nil {
+				return err
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+	}
+}
+
+// Now scrapes every target once, all at the same time, and returns when all
+// have answered or failed. A target that fails is down, not an error.
+func (c *Collector) Now(ctx context.Context) error {
+	c.mu.Lock()
+	out, note, targets := c.out, c.note, slices.Clone(c.targets)
+	c.mu.Unlock()
+	if out == nil {
+		return ErrNotRunning
+	}
+	errs := make([]error, len(targets))
+	var all sync.WaitGroup
+	for i, s := range targets {
+		all.Go(func() { errs[i] = s.scrape(ctx, out, c.o.Timeout, note) })
+	}
+	all.Wait()
+	return errors.Join(errs...)
+}
+
+// finish notes what never worked, and the account.
+func (c *Collector) finish() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	a := record.Observer{IntervalSeconds: c.o.Interval.Seconds()}
+	var notes []string
+	for _, s := range append(slices.Clone(c.gone), c.targets...) {
+		s.mu.Lock()
+		a.Samples += s.samples
+		if s.worked == 0 && s.failed > 0 {
+			c.note(record.Gap{Collector: c.Name(), Subject: s.t.Component, Reason: "metrics never answered: " + s.reason})
+		} else {
+			if !s.downSince.IsZero() {
+				c.note(record.Gap{Collector: c.Name(), Subject: s.t.Component, Reason: "metrics did not answer: " + s.reason, Start: s.downSince, End: time.Now()})
+			}
+			if s.worked > 0 {
+				note := fmt.Sprintf("%s: %d scrapes, mean %.0f ms and %.1f MB", s.t.Component, s.worked,
+					s.took.Seconds()/float64(s.worked)*1e3, float64(s.bytes)/float64(s.worked)/1e6)
+				if s.failed > 0 {
+					note += fmt.Sprintf(", %d failed", s.failed)
+				}
+				if s.dropped > 0 {
+					note += fmt.Sprintf(", %d samples refused as duplicate or out of order", s.dropped)
+				}
+				notes = append(notes, note)
+			}
+		}
+		s.mu.Unlock()
+	}
+	slices.Sort(notes)
+	a.Note = strings.Join(notes, "; ")
+	c.acct, c.out = a, nil
+}
+
+// Account implements collect.Accountant.
+func (c *Collector) Account() record.Observer {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.acct
+}

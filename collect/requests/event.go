@@ -1,0 +1,410 @@
+package requests
+
+import (
+	"bytes"
+	"errors"
+	"strconv"
+	"time"
+	"unicode/utf16"
+	"unicode/utf8"
+
+	"github.com/kubedyno/kubedyno/record"
+)
+
+// event is what is taken from one audit event.
+type event struct {
+	id    []byte // aliases the line
+	stage []byte
+	row   record.Request
+}
+
+var (
+	errSyntax = errors.New("not JSON")
+	errEvent  = errors.New("not an audit event")
+)
+
+// decoder reads audit events. It walks each line once, keeps the fields that a
+// Request has and skips the rest, and it keeps one copy of each name that
+// comes again and again. encoding/json takes 8 times as long.
+type decoder struct {
+	b       []byte
+	i       int
+	names   map[string]string
+	scratch []byte
+}
+
+// maxNames bounds what the decoder remembers.
+const maxNames = 1 << 16
+
+func newDecoder() *decoder { return &decoder{names: map[string]string{}} }
+
+// decode reads one line.
+func (d *decoder) decode(line []byte) (e event, err error) {
+	d.b, d.i = line, 0
+	var uri, verb []byte
+	kind := false
+	err = d.object(func(key []byte) error {
+		switch string(key) {
+		case "kind":
+			s, err := d.str()
+			kind = string(s) == "Event"
+			return err
+		case "auditID":
+			e.id, err = d.hold()
+		case "stage":
+			e.stage, err = d.hold()
+		case "requestURI":
+			uri, err = d.hold()
+		case "verb":
+			verb, err = d.hold()
+			e.row.Verb = d.name(verb)
+		case "userAgent":
+			e.row.UserAgent, err = d.named()
+		case "user":
+			return d.object(func(key []byte) (err error) {
+				if string(key) == "username" {
+					e.row.User, err = d.named()
+					return err
+				}
+				return d.skip()
+			})
+		case "objectRef":
+			return d.object(func(key []byte) (err error) {
+				switch string(key) {
+				case "resource":
+					e.row.Resource, err = d.named()
+				case "namespace":
+					e.row.Namespace, err = d.named()
+				case "name":
+					var s []byte
+					s, err = d.str()
+					e.row.Name = string(s)
+				case "apiGroup":
+					e.row.Group, err = d.named()
+				case "subresource":
+					e.row.Subresource, err = d.named()
+				default:
+					return d.skip()
+				}
+				return err
+			})
+		case "responseStatus":
+			return d.object(func(key []byte) (err error) {
+				if string(key) == "code" {
+					e.row.Code, err = d.code()
+					return err
+				}
+				return d.skip()
+			})
+		case "requestReceivedTimestamp":
+			e.row.ReceivedMicros, err = d.time()
+		case "stageTimestamp":
+			e.row.DoneMicros, err = d.time()
+		default:
+			return d.skip()
+		}
+		return err
+	})
+	if err != nil {
+		return event{}, err
+	}
+	d.space()
+	if d.i != len(d.b) {
+		return event{}, errSyntax
+	}
+	if !kind || len(e.stage) == 0 || e.row.ReceivedMicros == 0 {
+		return event{}, errEvent
+	}
+	path, query, _ := bytes.Cut(uri, []byte{'?'})
+	switch {
+	case e.row.Resource == "":
+		e.row.URI = d.name(path) // a path such as /metrics is what was asked for
+	case string(verb) == "list" || string(verb) == "watch" || string(verb) == "deletecollection":
+		e.row.URI = string(query)
+	}
+	return e, nil
+}
+
+// object reads an object and calls field for each key; field reads its value.
+// null is an object without fields.
+func (d *decoder) object(field func(key []byte) error) error {
+	d.space()
+	if d.literal("null") {
+		return nil
+	}
+	if !d.take('{') {
+		return errSyntax
+	}
+	d.space()
+	if d.take('}') {
+		return nil
+	}
+	for {
+		d.space()
+		key, err := d.str()
+		if err != nil {
+			return err
+		}
+		d.space()
+		if !d.take(':') {
+			return errSyntax
+		}
+		if err := field(key); err != nil {
+			return err
+		}
+		d.space()
+		if d.take(',') {
+			continue
+		}
+		if d.take('}') {
+			return nil
+		}
+		return errSyntax
+	}
+}
+
+// skip passes over one value without recursion, so that depth costs nothing.
+func (d *decoder) skip() error {
+	depth := 0
+	for {
+		d.space()
+		if d.i >= len(d.b) {
+			return errSyntax
+		}
+		switch c := d.b[d.i]; c {
+		case '{', '[':
+			depth++
+			d.i++
+		case '}', ']':
+			depth--
+			d.i++
+		case ',', ':':
+			if depth == 0 {
+				return errSyntax
+			}
+			d.i++
+			continue
+		case '"':
+			if _, _, err := d.raw(); err != nil {
+				return err
+			}
+		default:
+			start := d.i
+			for d.i < len(d.b) && !delimiter(d.b[d.i]) {
+				d.i++
+			}
+			if d.i == start {
+				return errSyntax
+			}
+		}
+		if depth == 0 {
+			return nil
+		}
+		if depth < 0 {
+			return errSyntax
+		}
+	}
+}
+
+func delimiter(c byte) bool {
+	switch c {
+	case ',', ':', '}', ']', '{', '[', '"', ' ', '\t', '\n', '\r':
+		return true
+	}
+	return false
+}
+
+func (d *decoder) space() {
+	for d.i < len(d.b) {
+		switch d.b[d.i] {
+		case ' ', '\t', '\n', '\r':
+			d.i++
+		default:
+			return
+		}
+	}
+}
+
+func (d *decoder) take(c byte) bool {
+	if d.i < len(d.b) && d.b[d.i] == c {
+		d.i++
+		return true
+	}
+	return false
+}
+
+func (d *decoder) literal(s string) bool {
+	if bytes.HasPrefix(d.b[d.i:], []byte(s)) {
+		d.i += len(s)
+		return true
+	}
+	return false
+}
+
+// raw passes over a string and returns what is between its quotes.
+func (d *decoder) raw() (s []byte, escaped bool, err error) {
+	d.space()
+	if !d.take('"') {
+		return nil, false, errSyntax
+	}
+	start := d.i
+	for {
+		q := bytes.IndexByte(d.b[d.i:], '"')
+		if q < 0 {
+			return nil, false, errSyntax
+		}
+		s := d.b[d.i : d.i+q]
+		back := bytes.IndexByte(s, '\\')
+		if back < 0 {
+			d.i += q + 1
+			return d.b[start : d.i-1], escaped, nil
+		}
+		escaped = true
+		d.i += back + 2 // over the backslash and what it escapes
+		if d.i > len(d.b) {
+			return nil, false, errSyntax
+		}
+	}
+}
+
+// str reads a string; the result is good until the next.
+func (d *decoder) str() ([]byte, error) {
+	s, escaped, err := d.raw()
+	if err != nil || !escaped {
+		return s, err
+	}
+	d.scratch = d.scratch[:0]
+	for i := 0; i < len(s); i++ {
+		if s[i] != '\\' {
+			d.scratch = append(d.scratch, s[i])
+			continue
+		}
+		i++
+		switch c := s[i]; c {
+		case '"', '\\', '/':
+			d.scratch = append(d.scratch, c)
+		case 'b':
+			d.scratch = append(d.scratch, '\b')
+		case 'f':
+			d.scratch = append(d.scratch, '\f')
+		case 'n':
+			d.scratch = append(d.scratch, '\n')
+		case 'r':
+			d.scratch = append(d.scratch, '\r')
+		case 't':
+			d.scratch = append(d.scratch, '\t')
+		case 'u':
+			r, ok := hex4(s[i+1:])
+			if !ok {
+				return nil, errSyntax
+			}
+			i += 4
+			if utf16.IsSurrogate(r) {
+				low, ok := rune(0), false
+				if bytes.HasPrefix(s[i+1:], []byte(`\u`)) {
+					low, ok = hex4(s[i+3:])
+				}
+				if pair := utf16.DecodeRune(r, low); ok && pair != utf8.RuneError {
+					r = pair
+					i += 6
+				} else {
+					r = utf8.RuneError
+				}
+			}
+			d.scratch = utf8.AppendRune(d.scratch, r)
+		default:
+			return nil, errSyntax
+		}
+	}
+	return d.scratch, nil
+}
+
+func hex4(b []byte) (rune, bool) {
+	if len(b) < 4 {
+		return 0, false
+	}
+	n, err := strconv.ParseUint(string(b[:4]), 16, 16)
+	return rune(n), err == nil
+}
+
+// hold reads a string that outlives the next.
+func (d *decoder) hold() ([]byte, error) {
+	s, escaped, err := d.raw()
+	if err != nil || !escaped {
+		return s, err
+	}
+	d.i -= len(s) + 2
+	s, err = d.str()
+	return bytes.Clone(s), err
+}
+
+func (d *decoder) named() (string, error) {
+	s, err := d.str()
+	return d.name(s), err
+}
+
+// name returns s as a string, the same one each time.
+func (d *decoder) name(b []byte) string {
+	if s, ok := d.names[string(b)]; ok {
+		return s
+	}
+	if len(d.names) >= maxNames {
+		clear(d.names)
+	}
+	s := string(b)
+	d.names[s] = s
+	return s
+}
+
+func (d *decoder) code() (int32, error) {
+	d.space()
+	start := d.i
+	for d.i < len(d.b) && !delimiter(d.b[d.i]) {
+		d.i++
+	}
+	n, err := strconv.ParseInt(string(d.b[start:d.i]), 10, 32)
+	if err != nil {
+		return 0, errSyntax
+	}
+	return int32(n), nil
+}
+
+// time reads a timestamp into microseconds. null is none.
+func (d *decoder) time() (int64, error) {
+	d.space()
+	if d.literal("null") {
+		return 0, nil
+	}
+	s, err := d.str()
+	if err != nil {
+		return 0, err
+	}
+	// 2026-01-02T15:04:05.123456Z is what an API server writes.
+	if len(s) == 27 && s[4] == '-' && s[7] == '-' && s[10] == 'T' && s[13] == ':' && s[16] == ':' && s[19] == '.' && s[26] == 'Z' {
+		y, ok1 := digits(s[0:4])
+		mo, ok2 := digits(s[5:7])
+		da, ok3 := digits(s[8:10])
+		h, ok4 := digits(s[11:13])
+		mi, ok5 := digits(s[14:16])
+		sec, ok6 := digits(s[17:19])
+		us, ok7 := digits(s[20:26])
+		if ok1 && ok2 && ok3 && ok4 && ok5 && ok6 && ok7 && mo >= 1 && mo <= 12 && da >= 1 && da <= 31 && h < 24 && mi < 60 && sec < 60 {
+			return time.Date(y, time.Month(mo), da, h, mi, sec, us*1000, time.UTC).UnixMicro(), nil
+		}
+	}
+	t, err := time.Parse(time.RFC3339Nano, string(s))
+	if err != nil {
+		return 0, errEvent
+	}
+	return t.UnixMicro(), nil
+}
+
+func digits(b []byte) (n int, ok bool) {
+	for _, c := range b {
+		if c < '0' || c > '9' {
+			return 0, false
+		}
+		n = n*10 + int(c-'0')
+	}
+	return n, true
+}

@@ -1,0 +1,140 @@
+package compare_test
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"strings"
+	"testing"
+
+	"github.com/kubedyno/kubedyno/compare"
+	"github.com/kubedyno/kubedyno/diagnose"
+	"github.com/kubedyno/kubedyno/diagnose/diagnosetest"
+)
+
+func runs(t *testing.T, words string, seeds ...int) []diagnose.Source {
+	t.Helper()
+	var out []diagnose.Source
+	for _, s := range seeds {
+		r, err := diagnosetest.Parse(fmt.Sprintf("%s; seed %d", words, s))
+		if err != nil {
+			t.Fatal(err)
+		}
+		out = append(out, r)
+	}
+	return out
+}
+
+func row(t *testing.T, c compare.Comparison, id string) compare.Row {
+	t.Helper()
+	for _, r := range c.Rows {
+		if r.ID == id {
+			return r
+		}
+	}
+	t.Fatalf("no row %s", id)
+	return compare.Row{}
+}
+
+func TestOneRunEach(t *testing.T) {
+	c, err := compare.Sources(runs(t, "pods 600 deployment", 1), runs(t, "pods 600 deployment; controller 40/s burst 60", 1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c.Interval || !strings.Contains(c.Note, "one run each: no interval") {
+		t.Errorf("Interval %v, note %q", c.Interval, c.Note)
+	}
+	r := row(t, c, "throughput")
+	if r.Ratio == nil || math.Abs(*r.Ratio-2) > 0.1 || r.Verdict != compare.Unsure || r.Test != nil {
+		t.Errorf("throughput: %+v", r)
+	}
+	if p99 := row(t, c, "startup.p99"); p99.Baseline.Samples != 600 || p99.Baseline.N != 1 {
+		t.Errorf("p99 stands on %+v", p99.Baseline)
+	}
+	want := []compare.Change{
+		{Path: "kube-controller-manager.args.kube-api-burst", New: "60"},
+		{Path: "kube-controller-manager.args.kube-api-qps", New: "40"},
+	}
+	if fmt.Sprint(c.Changed) != fmt.Sprint(want) {
+		t.Errorf("changed %v, want %v", c.Changed, want)
+	}
+}
+
+func TestManyRuns(t *testing.T) {
+	seeds := []int{1, 2, 3, 4, 5, 6, 7}
+	a := runs(t, "pods 300 deployment", seeds...)
+	b := runs(t, "pods 300 deployment; controller 40/s burst 60", seeds...)
+	c, err := compare.Sources(a, b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r := row(t, c, "throughput"); r.Verdict != compare.Better || r.Baseline.Interval == nil {
+		t.Errorf("twice the limit: %+v", r)
+	}
+	if r := row(t, c, "stage.controller"); r.Verdict != compare.Better {
+		t.Errorf("stage controller: %+v", r)
+	}
+	same, err := compare.Sources(a, runs(t, "pods 300 deployment", 11, 12, 13, 14, 15, 16, 17))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r := row(t, same, "startup.p50"); r.Verdict != compare.Same {
+		t.Errorf("A/A: %+v", r)
+	}
+}
+
+func TestTooFewRunsAreSaid(t *testing.T) {
+	c, err := compare.Sources(runs(t, "pods 200 deployment", 1, 2, 3), runs(t, "pods 200 deployment", 4, 5, 6))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(strings.Join(c.Warnings, "\n"), "can never reach") {
+		t.Errorf("warnings %q", c.Warnings)
+	}
+}
+
+func TestMissingIsNotZero(t *testing.T) {
+	c, err := compare.Sources(runs(t, "pods 200 deployment", 1), runs(t, "pods 200 deployment; no processes; no audit", 1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, id := range []string{"cpu.etcd", "harness.cpu", "stage.observe"} {
+		r := row(t, c, id)
+		if r.Verdict != compare.NoValue || r.Candidate.Value != nil || r.Candidate.Reason == "" {
+			t.Errorf("%s: %+v", id, r)
+		}
+	}
+}
+
+func TestWarnings(t *testing.T) {
+	c, err := compare.Sources(runs(t, "pods 200 deployment; cores 2", 1), runs(t, "pods 300 deployment; cores 4; status interrupted", 1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := strings.Join(c.Warnings, "\n")
+	for _, want := range []string{"not valid", "different machines", "different loads"} {
+		if !strings.Contains(all, want) {
+			t.Errorf("no %q in %q", want, all)
+		}
+	}
+	if _, err := compare.Sources(nil, nil); !errors.Is(err, compare.ErrNothing) {
+		t.Errorf("nothing: %v", err)
+	}
+}
+
+func TestJSONHasNoNulls(t *testing.T) {
+	c, err := compare.Sources(runs(t, "pods 200 deployment", 1), runs(t, "pods 200 deployment", 2))
+	if err != nil {
+		t.Fatal(err)
+	}
+	data, err := json.Marshal(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, list := range []string{`"rows":null`, `"warnings":null`, `"changed":null`, `"values":null`} {
+		if strings.Contains(string(data), list) {
+			t.Errorf("%s", list)
+		}
+	}
+}

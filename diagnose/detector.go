@@ -1,0 +1,264 @@
+package diagnose
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/kubedyno/kubedyno/record"
+)
+
+// A Detector looks for one cause. Detect is pure: the View in, an Outcome out;
+// no clock, no client, no log.
+type Detector struct {
+	Name  string // stable ID, kebab-case
+	Title string // what it finds, in a few words
+	// Doc is the detector's chapter of docs/detectors.md: mechanism, evidence,
+	// thresholds with their reasons, look-alikes and what tells them apart.
+	Doc string
+	// Detect judges a run. earlier are the findings of the detectors before it:
+	// All is in causal order, so they hold what may explain this cause away.
+	Detect func(v *View, earlier []Finding) Outcome
+}
+
+// Outcome is found, clear or not assessed.
+type Outcome struct {
+	Found   []Finding
+	Clear   string // why the cause is not there
+	Missing string // what would be needed to tell
+}
+
+// Found is the outcome of a detector that found its cause.
+func Found(fs ...Finding) Outcome { return Outcome{Found: fs} }
+
+// NotThere is the outcome of a detector that can say its cause is absent.
+func NotThere(why string, args ...any) Outcome { return Outcome{Clear: fmt.Sprintf(why, args...)} }
+
+// NotAssessed is the outcome of a detector that lacks data.
+func NotAssessed(missing string, args ...any) Outcome {
+	return Outcome{Missing: fmt.Sprintf(missing, args...)}
+}
+
+// worthNaming is the least share of the lost pod-seconds that a finding must
+// explain after explaining-away (research/faults.md 3.5: stage share ≥ 10 %).
+const worthNaming = 0.10
+
+// Run diagnoses a recording with the given detectors, which must be in causal
+// order. An error means that the recording could not be read.
+func Run(src Source, detectors []Detector) (*Diagnosis, error) {
+	v, err := NewView(src)
+	if err != nil {
+		return nil, err
+	}
+	d := &Diagnosis{
+		Schema: Schema, Run: v.Meta.ID, Name: v.Meta.Name,
+		InvalidReasons: v.invalid(), Harness: v.Harness, Stages: v.Stages,
+		Findings: []Finding{}, RuledOut: []Clear{}, NotAssessed: []Unknown{},
+		Pods: v.Counts, Window: WindowOf{Seconds: v.Span(), PlateauSeconds: v.Plateau.Seconds()},
+		Throughput: v.Throughput, Latencies: v.Latencies, Lost: v.Lost,
+		Resources: v.Resources, Limits: v.Limits, Objectives: v.Meta.Workload.Objectives,
+		Warnings: append(append([]string{}, v.Meta.Warnings...), v.Warnings...),
+	}
+	if d.InvalidReasons == nil {
+		d.InvalidReasons = []string{}
+	}
+	if d.Resources == nil {
+		d.Resources = []Resource{}
+	}
+	if d.Objectives == nil {
+		d.Objectives = []record.Objective{}
+	}
+	if t := v.Together; t.WaitSeconds != nil && !v.Known(Bind) {
+		d.Unsplit = &Unsplit{Stages: []string{Queue, Decide, Bind}, WaitSeconds: *t.WaitSeconds, Share: *t.Share, ExcessSeconds: *t.ExcessSeconds, Reason: v.Stage(Bind).Reason}
+	}
+	if !v.StagesOK {
+		d.Warnings = append(d.Warnings, "stage accounting rejected: "+v.StagesWhy)
+	}
+
+	var found []Finding
+	for _, det := range detectors {
+		o := det.Detect(v, slices.Clone(found))
+		switch {
+		case len(o.Found) > 0:
+			for _, f := range o.Found {
+				f.ID = det.Name
+				found = append(found, f)
+			}
+		case o.Missing != "":
+			d.NotAssessed = append(d.NotAssessed, Unknown{det.Name, o.Missing})
+		default:
+			d.RuledOut = append(d.RuledOut, Clear{det.Name, o.Clear})
+		}
+	}
+	if v.err != nil {
+		return nil, v.err
+	}
+	kept, dropped := settle(v, found)
+	for _, f := range kept {
+		if f.Invalidates {
+			d.InvalidReasons = append(d.InvalidReasons, f.Summary)
+		}
+		d.Lost.Explained += f.Explains
+	}
+	d.Lost.Explained = min(1, d.Lost.Explained)
+	d.Findings = append(d.Findings, kept...)
+	d.RuledOut = append(d.RuledOut, dropped...)
+	slices.SortStableFunc(d.RuledOut, func(a, b Clear) int { return strings.Compare(a.ID, b.ID) })
+	slices.SortStableFunc(d.NotAssessed, func(a, b Unknown) int { return strings.Compare(a.ID, b.ID) })
+	d.Valid = len(d.InvalidReasons) == 0
+	return d, nil
+}
+
+// settle shares the lost pod-seconds out: a pod-second is explained once.
+// Direct claims were measured at the cause and come first; the others follow
+// in causal order and get what is left. What then explains too little is ruled
+// out in favour of what took it.
+func settle(v *View, found []Finding) (kept []Finding, dropped []Clear) {
+	left := map[string]float64{}
+	for _, s := range v.LostStages() {
+		left[s.Name] = *s.ExcessSeconds
+	}
+	take := func(f *Finding) {
+		for _, stage := range sortedKeys(f.Claims) {
+			x := min(f.Claims[stage], left[stage])
+			left[stage] -= x
+			f.MassSeconds += x
+		}
+		if v.Lost.PodSeconds > 0 {
+			f.Explains = min(1, f.MassSeconds/v.Lost.PodSeconds)
+		}
+	}
+	for _, direct := range []bool{true, false} {
+		for i := range found {
+			if found[i].Direct == direct {
+				take(&found[i])
+			}
+		}
+	}
+	for _, f := range found {
+		if f.Explains < worthNaming && !f.Invalidates {
+			why := fmt.Sprintf("would explain only %.0f %% of the lost time", 100*f.Explains)
+			if first := strongest(found); first != nil && first.ID != f.ID {
+				why += " beside " + first.ID
+			}
+			dropped = append(dropped, Clear{f.ID, why})
+			continue
+		}
+		kept = append(kept, f)
+	}
+	slices.SortStableFunc(kept, func(a, b Finding) int {
+		switch {
+		case a.Explains > b.Explains:
+			return -1
+		case a.Explains < b.Explains:
+			return 1
+		}
+		return 0
+	})
+	for i := range kept {
+		kept[i].Grade = grade(v, kept, i)
+	}
+	return kept, dropped
+}
+
+func strongest(fs []Finding) *Finding {
+	var best *Finding
+	for i := range fs {
+		if best == nil || fs[i].Explains > best.Explains {
+			best = &fs[i]
+		}
+	}
+	return best
+}
+
+// grade follows research/faults.md 3.6. Without calibration nothing measured
+// alone gets beyond likely; proven needs a second run.
+func grade(v *View, kept []Finding, i int) Grade {
+	f := kept[i]
+	if f.Grade != "" { // a detector may cap itself
+		return f.Grade
+	}
+	var excess, runnerUp float64
+	for stage := range f.Claims {
+		excess += v.Excess(stage)
+	}
+	coverage := 1.0
+	if excess > 0 {
+		coverage = f.MassSeconds / excess
+	}
+	for j := range kept {
+		if j != i {
+			runnerUp = max(runnerUp, kept[j].Explains)
+		}
+	}
+	switch {
+	case f.Sources >= 2 && coverage >= 0.6 && runnerUp <= f.Explains/2 && v.StagesOK:
+		return Confirmed
+	case f.Sources >= 1 && coverage >= 0.4:
+		return Likely
+	}
+	return Possible
+}
+
+// invalid lists why the run's numbers must not be used.
+func (v *View) invalid() []string {
+	var why []string
+	m := v.Meta
+	switch m.Status {
+	case record.StatusComplete:
+	case "":
+		why = append(why, "the recording does not say how it ended")
+	default:
+		reason := string(m.Status)
+		if m.EndReason != "" {
+			reason += ": " + m.EndReason
+		}
+		why = append(why, "the recording is "+reason)
+	}
+	why = append(why, m.Invalid...)
+	c := v.Counts
+	switch {
+	case !v.HasPods || c.Seen == 0:
+		why = append(why, "no pod was observed")
+	default:
+		if c.Lost > 0 {
+			why = append(why, fmt.Sprintf("%d of %d pods never appeared", c.Lost, c.Expected))
+		}
+		if c.Stuck > 0 {
+			why = append(why, fmt.Sprintf("%d of %d pods never ran", c.Stuck, c.Seen))
+		}
+	}
+	if c.Missed > 0 {
+		why = append(why, fmt.Sprintf("the load generator never sent %d of %d requests", c.Missed, c.Requests))
+	}
+	if c.Errors > 0 {
+		why = append(why, fmt.Sprintf("%d of %d requests of the load were refused", c.Errors, c.Requests))
+	}
+	for _, g := range m.Gaps {
+		// Without the pods' own times there is nothing to judge by.
+		if (g.Collector == "objects" || g.Collector == "operations" || g.Collector == "watch") && v.overlaps(g) {
+			why = append(why, fmt.Sprintf("the %s collector has a gap: %s", g.Collector, g.Reason))
+		}
+	}
+	return why
+}
+
+func (v *View) overlaps(g record.Gap) bool {
+	if g.Start.IsZero() {
+		return true
+	}
+	end := g.End
+	if end.IsZero() {
+		end = v.Load.End
+	}
+	return g.Start.Before(v.Load.End) && !end.Before(v.Load.Start)
+}
+
+func sortedKeys[T any](m map[string]T) []string {
+	var keys []string
+	for k := range m {
+		keys = append(keys, k)
+	}
+	slices.Sort(keys)
+	return keys
+}

@@ -1,0 +1,153 @@
+package componentcpu
+
+import (
+	"fmt"
+	"strconv"
+
+	"github.com/kubedyno/kubedyno/diagnose"
+)
+
+// A process at its quota uses 95-100 % of it on average; below 85 % its
+// bursts are cut, but it catches up. Stops in half of the periods say the same
+// from the quota's own side; with them 75 % is enough, as two threads that
+// wait for each other cannot always use up what they have.
+const (
+	used        = 0.85
+	usedStopped = 0.75
+	stopped     = 0.5
+	never       = 0.1
+)
+
+// Detector finds the cause.
+var Detector = diagnose.Detector{
+	Name:  "component-cpu",
+	Title: "A component is at its own CPU quota",
+	Doc: `A component in a cgroup with a CPU quota (a container's limit, --set <component>.cpu) is stopped for the rest of each 100 ms
+once it has used its share, and everything that waits for it waits too, while the machine looks idle.
+
+**Evidence.** The process used at least 85 % of its quota over the plateau (75 % where it was stopped in at least half of the periods), and
+pods lost time. The cgroup's own count of stops is the second source; a process that was stopped in less than 10 % of the periods is cleared.
+A starved kube-apiserver or etcd is charged with all lost time, a starved controller manager with stage controller, a
+starved scheduler with queue, decide and bind.
+
+**Explaining-away.** A limiter that would bind at 20/s does nothing while a starved API server lets only 12/s through: the limiter is then ruled out by its own rate.
+
+**Look-alikes.** The machine at capacity (machine-cpu, settled first); kubedyno's own processes at their quota (generator-late, nodes-late).`,
+	Detect: detect,
+}
+
+func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
+	if !v.StagesOK {
+		return diagnose.NotAssessed("stages: %s", v.StagesWhy)
+	}
+	quotas, judged := 0, 0
+	var why string
+	var found []diagnose.Finding
+	for _, c := range v.Meta.Cluster.Components {
+		if c.CPU <= 0 || v.IsHarness(c.Name) {
+			continue
+		}
+		quotas++
+		u, stops, ok := v.QuotaUse(c.Name)
+		if !ok {
+			continue
+		}
+		judged++
+		_, _, counted := v.Throttled(c.Name, v.Plateau)
+		if u < usedStopped || (u < used && stops < stopped) || (counted && stops < never) {
+			why += fmt.Sprintf("; %s used %.0f %% of its %g CPU", c.Name, 100*u, c.CPU)
+			continue
+		}
+		if !v.Symptom() {
+			why += fmt.Sprintf("; %s used %.0f %% of its %g CPU, but pods were not held up", c.Name, 100*u, c.CPU)
+			continue
+		}
+		if f, ok := finding(v, c.Name, c.CPU, u, stops, counted); ok {
+			found = append(found, f)
+		}
+	}
+	switch {
+	case len(found) > 0:
+		return diagnose.Found(found...)
+	case quotas > 0 && judged == 0:
+		return diagnose.NotAssessed("the processes' CPU, or more than 3 s of load")
+	case quotas > 0 && why != "":
+		return diagnose.NotThere("%s", why[2:])
+	case !v.Local():
+		return diagnose.NotAssessed("the components' CPU quotas are not known on this cluster")
+	}
+	return diagnose.NotThere("no component has a CPU quota")
+}
+
+func finding(v *diagnose.View, component string, quota, u, stops float64, counted bool) (diagnose.Finding, bool) {
+	claims := map[string]float64{}
+	stage := ""
+	for _, s := range v.LostStages() {
+		if !concerns(component, s.Name) {
+			continue
+		}
+		if stage == "" {
+			stage = s.Name
+		}
+		claims[s.Name] = *s.ExcessSeconds
+	}
+	if stage == "" {
+		return diagnose.Finding{}, false
+	}
+	if stage == diagnose.Scheduling {
+		stage = diagnose.Queue
+	}
+	r, _ := v.Resource(component, "cpu")
+	f := diagnose.Finding{
+		Class: diagnose.Capacity, Component: component, Stage: stage, Resource: "cpu",
+		Cause:  fmt.Sprintf("%s is held to %g CPU by its quota", component, quota),
+		Claims: claims, Sources: 1,
+		Summary: fmt.Sprintf("%s is at capacity: it used %.0f %% of the %g CPU that its quota allows, while pods waited for it. A pod costs it %.1f ms, so about %.0f pods/s is the most; the run reached %.1f.",
+			component, 100*u, quota, 1000*r.Demand, r.Bound, v.Rate),
+		Evidence: []diagnose.Evidence{
+			{Kind: "busy", Ref: "processes: " + component, Value: u, Unit: "1", Text: fmt.Sprintf("%.0f %% of %g CPU used over %.0f s", 100*u, quota, v.Plateau.Seconds())},
+			{Kind: "config", Ref: component + ".cpu", Value: quota, Unit: "cores", Text: fmt.Sprintf("CPU quota %g", quota)},
+		},
+		RefutedBy: "a run with a larger quota in which pods do not come faster",
+	}
+	if counted {
+		if stops >= stopped {
+			f.Sources = 2
+		}
+		f.Evidence = append(f.Evidence, diagnose.Evidence{Kind: "wait", Ref: "processes: throttled_periods of " + component, Value: stops, Unit: "1", Text: fmt.Sprintf("stopped by the quota in %.0f %% of its periods", 100*stops)})
+	}
+	if m, ok := v.MachineCPU(v.Plateau); ok {
+		f.Evidence = append(f.Evidence, diagnose.Evidence{Kind: "busy", Ref: "machine", Value: m.Share, Unit: "1", Text: fmt.Sprintf("the machine's CPU was %.0f %% busy", 100*m.Share)})
+	}
+	all := float64(v.Meta.Machine.CPUs)
+	lift, dose := quota*4, quota*2
+	if all > 0 {
+		lift, dose = min(lift, all), min(dose, all)
+	}
+	f.Advice = diagnose.Advice{
+		Text: fmt.Sprintf("Give %s more CPU: %g instead of %g. The price is that much less for everything else on the machine.", component, lift, quota),
+		Set:  map[string]string{component + ".cpu": number(lift)},
+	}
+	next, ok := v.NextBound(func(n diagnose.Resource) bool { return n.Component == component && n.Kind == "cpu" })
+	predicted := v.Rate * dose / quota
+	if ok {
+		predicted = min(predicted, next.Bound)
+		f.Prediction = &diagnose.Prediction{Resource: next.Name, Rate: min(next.Bound, r.Bound*lift/quota), Text: fmt.Sprintf("with more CPU, %s binds next, at about %.0f pods/s (from this run's demand per pod)", next.Name, next.Bound)}
+	}
+	f.Advice.Dose = []diagnose.Dose{{Set: map[string]string{component + ".cpu": number(dose)}, PredictRate: predicted}}
+	return f, true
+}
+
+// concerns says whose starvation holds up which stage: everything passes the
+// API server and etcd, the others only have their own.
+func concerns(component, stage string) bool {
+	switch component {
+	case diagnose.ControllerManager:
+		return stage == diagnose.Controller
+	case diagnose.Scheduler:
+		return stage == diagnose.Queue || stage == diagnose.Decide || stage == diagnose.Bind || stage == diagnose.Scheduling
+	}
+	return true
+}
+
+func number(x float64) string { return strconv.FormatFloat(x, 'g', 4, 64) }

@@ -1,0 +1,3 @@
+// Package controllerlimit finds a controller of the controller manager that is
+// held back by its own client-side rate limit.
+package controllerlimit

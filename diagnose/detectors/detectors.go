@@ -1,0 +1,56 @@
+// Package detectors lists the causes that kubedyno knows. Each is a package
+// of its own beside this file; docs/detectors.md is made from their Doc.
+package detectors
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/kubedyno/kubedyno/diagnose"
+	"github.com/kubedyno/kubedyno/diagnose/detectors/componentcpu"
+	"github.com/kubedyno/kubedyno/diagnose/detectors/controllerlimit"
+	"github.com/kubedyno/kubedyno/diagnose/detectors/etcdsync"
+	"github.com/kubedyno/kubedyno/diagnose/detectors/generatorlate"
+	"github.com/kubedyno/kubedyno/diagnose/detectors/machinecpu"
+	"github.com/kubedyno/kubedyno/diagnose/detectors/nodeslate"
+	"github.com/kubedyno/kubedyno/diagnose/detectors/schedulerlimit"
+	"github.com/kubedyno/kubedyno/diagnose/detectors/schedulingloop"
+	"github.com/kubedyno/kubedyno/diagnose/detectors/unexplained"
+)
+
+// All are the detectors in causal order: what can cause another's symptom
+// comes before it, and what needs the others' answers comes last.
+var All = []diagnose.Detector{
+	generatorlate.Detector,
+	nodeslate.Detector,
+	machinecpu.Detector,
+	componentcpu.Detector,
+	etcdsync.Detector,
+	controllerlimit.Detector,
+	schedulerlimit.Detector,
+	schedulingloop.Detector,
+	unexplained.Detector,
+}
+
+// Markdown is docs/detectors.md.
+func Markdown() string {
+	var b strings.Builder
+	b.WriteString(`# Detectors
+
+Made from the detectors' own words (` + "`go test ./diagnose/detectors -update`" + `); do not edit.
+
+` + "`kubedyno diagnose`" + ` runs them in this order, which is causal: what can cause another's symptom comes before it. Each ends in one of three ways: found, ruled out (and why), or
+not assessed (and what is missing). A pod-second is explained once. Waiting measured inside the cause itself (a limiter, a late generator) is settled first; the other causes follow in this order and get what is left. A finding that then explains less than
+10 % of the lost pod-seconds is ruled out in favour of what took them.
+
+**Lost** is what pods waited in a stage above what a healthy one takes: submit and accept 0.1 s, controller 0.5 s, queue + decide + bind 0.5 s together, start 1 s on simulated
+nodes (their declared p99) and 5 s on real ones, observe 0.1 s. Nothing is a bottleneck unless pods lost at least 10 % of their way and 0.5 s each.
+
+**Grades.** *proven*: a second run with the change moved the symptom as predicted (only ` + "`kubedyno prove`" + ` gives it). *confirmed*: two independent sources, at least 0.6 of the stage's loss, runner-up at most half, and the
+stage accounting adds up. *likely*: one source, at least 0.4. *possible*: worth a look. No grade carries a measured hit rate yet.
+`)
+	for _, d := range All {
+		fmt.Fprintf(&b, "\n## %s\n\n%s.\n\n%s\n", d.Name, d.Title, strings.TrimSpace(d.Doc))
+	}
+	return b.String()
+}

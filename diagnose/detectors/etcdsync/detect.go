@@ -1,0 +1,78 @@
+package etcdsync
+
+import (
+	"fmt"
+
+	"github.com/kubedyno/kubedyno/diagnose"
+)
+
+const (
+	// busy is the share of the time from which the single writer never rests.
+	// By itself it says little: one sync carries all writes that wait, so a
+	// fast disk is kept busy too.
+	busy = 0.85
+	// slow is the mean sync, in seconds, from which a disk is slow for etcd:
+	// its guide asks for 10 ms at the 99 % quantile; a healthy one takes 0.2-2 ms
+	// here, under full load.
+	slow = 0.005
+)
+
+// Detector finds the cause.
+var Detector = diagnose.Detector{
+	Name:  "etcd-sync",
+	Title: "etcd waits for its disk",
+	Doc: `etcd writes each batch of changes to its log and waits until the disk has it (fdatasync), one batch at a time. Every write of the cluster queues in front of it.
+
+**Evidence.** The sum of etcd_disk_wal_fsync_duration_seconds grows by at least 0.85 s a second, a sync takes at least 5 ms on average, and pods lose time. Time alone is not enough: a
+sync carries all writes that wait, so that under load even a fast disk is never idle.
+
+**Explaining-away.** A full machine or a starved etcd makes the sums of waiting grow too, without a slow disk: where the CPU of the machine or a component's quota is used up, this
+cause is ruled out.
+
+**Look-alikes.** CPU starvation, as said; latency between API server and etcd (etcd's own times are normal).`,
+	Detect: detect,
+}
+
+func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
+	if !v.StagesOK {
+		return diagnose.NotAssessed("stages: %s", v.StagesWhy)
+	}
+	r, ok := v.Resource(diagnose.Etcd, "disk")
+	switch {
+	case !ok:
+		return diagnose.NotAssessed("etcd_disk_wal_fsync_duration_seconds of etcd")
+	case r.Utilisation < busy:
+		return diagnose.NotThere("etcd's log was being synced %.0f %% of the time", 100*r.Utilisation)
+	case !v.Symptom():
+		return diagnose.NotThere("etcd's log was being synced %.0f %% of the time, but pods were not held up", 100*r.Utilisation)
+	case v.Upstream() != "":
+		return diagnose.NotThere("syncs look long, but %s: waiting for a CPU counts as syncing too", v.Upstream())
+	}
+	syncs, counted := v.Increase(diagnose.Etcd, "etcd_disk_wal_fsync_duration_seconds_count", nil)
+	if !counted || syncs == 0 {
+		return diagnose.NotAssessed("etcd_disk_wal_fsync_duration_seconds_count of etcd")
+	}
+	mean := r.BusySeconds / syncs
+	if mean < slow {
+		return diagnose.NotThere("etcd's log was being synced %.0f %% of the time, but a sync takes only %.1f ms", 100*r.Utilisation, 1000*mean)
+	}
+	lost := v.LostStages()
+	if len(lost) == 0 {
+		return diagnose.NotThere("no stage lost time")
+	}
+	f := diagnose.Finding{
+		Class: diagnose.Bottleneck, Component: diagnose.Etcd, Stage: lost[0].Name, Resource: "disk", Claims: map[string]float64{}, Sources: 1,
+		Cause:   "syncs of etcd's write-ahead log use up the time there is",
+		Summary: fmt.Sprintf("etcd spends %.0f %% of the time waiting for its disk, %.1f ms a sync, and all writes queue behind it.", 100*r.Utilisation, 1000*mean),
+		Evidence: []diagnose.Evidence{
+			{Kind: "busy", Ref: `etcd_disk_wal_fsync_duration_seconds_sum{component="etcd"}`, Value: r.Utilisation, Unit: "1", Text: fmt.Sprintf("%.1f s of syncing in %.1f s", r.BusySeconds, r.BusySeconds/r.Utilisation)},
+		},
+		Advice:    diagnose.Advice{Text: "Put etcd's data (at least --wal-dir) on a faster disk that nothing else writes to. Never --unsafe-no-fsync in production."},
+		RefutedBy: "a run with etcd's data on tmpfs in which pods do not come faster",
+	}
+	for _, s := range lost {
+		f.Claims[s.Name] = *s.ExcessSeconds
+	}
+	f.Evidence = append(f.Evidence, diagnose.Evidence{Kind: "wait", Ref: "etcd_disk_wal_fsync_duration_seconds", Value: mean, Unit: "s", Text: fmt.Sprintf("%.1f ms a sync on average (n=%.0f); a good disk takes below 1 ms", 1000*mean, syncs)})
+	return diagnose.Found(f)
+}

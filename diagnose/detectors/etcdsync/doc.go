@@ -1,0 +1,2 @@
+// Package etcdsync finds runs in which etcd waited for its disk.
+package etcdsync

@@ -1,0 +1,2 @@
+// Package generatorlate finds runs that our own load generator held back.
+package generatorlate

@@ -1,0 +1,140 @@
+package machinecpu
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/kubedyno/kubedyno/diagnose"
+)
+
+// full is the share of the CPUs (without what a hypervisor took) from which
+// they count as full: at 0.9 of two cores a request already waits several
+// times its own time.
+const full = 0.9
+
+// others is the share of the busy time from which processes outside of the run
+// are named as consumers.
+const others = 0.2
+
+// Detector finds the cause.
+var Detector = diagnose.Detector{
+	Name:  "machine-cpu",
+	Title: "The machine's CPUs are full",
+	Doc: `All components and the harness share the machine's CPUs. Where they are at least 90 % busy between the first 5 % of pods created and the last 5 %
+running (steal taken out, waiting for disks not counted), and pods lost time, the machine is at capacity. That is no fault: the
+bound is the CPUs divided by the CPU-seconds per pod (idle consumption taken out), and the finding gives it, with the largest consumers and the bound that 4, 8 and 16 cores
+would give, computed from the same demand.
+
+**Explaining-away.** Everything slows down on a full machine, so this cause is settled before all others; only waiting that was measured inside
+a client's limiter is taken out first, since no CPU can lift a limiter.
+
+**Look-alikes.** One component at its own quota on a machine that is otherwise idle (component-cpu); a limiter (the CPU is idle); a full machine whose pods do not wait (no finding).`,
+	Detect: detect,
+}
+
+func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
+	if !v.StagesOK {
+		return diagnose.NotAssessed("stages: %s", v.StagesWhy)
+	}
+	m, ok := v.MachineCPU(v.Plateau)
+	switch {
+	case !v.Local():
+		return diagnose.NotAssessed("the CPU of the control plane's machine: it is not this one")
+	case !v.HasMachine || v.Meta.Machine.CPUs == 0:
+		return diagnose.NotAssessed("the machine's CPU was not recorded")
+	case !ok:
+		return diagnose.NotAssessed("the load lasted %.1f s; the machine's CPU is sampled once a second and judged from 3 s on", v.Plateau.Seconds())
+	case m.Share < full:
+		return diagnose.NotThere("the machine's CPU was %.0f %% busy", 100*m.Share)
+	case !v.Symptom():
+		return diagnose.NotThere("the machine's CPU was %.0f %% busy, but pods were not held up", 100*m.Share)
+	}
+	lost := v.LostStages()
+	if len(lost) == 0 {
+		return diagnose.NotThere("no stage lost time")
+	}
+	r, _ := v.Resource(diagnose.Machine, "cpu")
+	f := diagnose.Finding{
+		Class: diagnose.Capacity, Component: diagnose.Machine, Stage: lost[0].Name, Resource: "cpu",
+		Cause:   fmt.Sprintf("all %d CPUs of the machine are busy", v.Meta.Machine.CPUs),
+		Claims:  map[string]float64{},
+		Sources: 1,
+		Summary: fmt.Sprintf("The machine is at capacity: its %d CPUs are %.0f %% busy while pods wait. A pod costs %.0f ms of CPU, so about %.0f pods/s is the most; the run reached %.0f.",
+			v.Meta.Machine.CPUs, 100*m.Share, 1000*r.Demand, r.Bound, v.Rate),
+	}
+	for _, s := range lost {
+		f.Claims[s.Name] = *s.ExcessSeconds
+	}
+	f.Evidence = []diagnose.Evidence{
+		{Kind: "busy", Ref: "machine: user_s + system_s", Value: m.Share, Unit: "1", Text: fmt.Sprintf("%.1f of %.1f CPU-seconds busy between the first 5 %% of pods created and the last 5 %% running", m.Busy, m.Total)},
+		{Kind: "busy", Ref: "machine, pods", Value: r.Demand, Unit: "s", Text: fmt.Sprintf("%.1f ms of CPU per pod, idle consumption taken out", 1000*r.Demand)},
+	}
+	if m.Steal > 0.05*(m.Total+m.Steal) {
+		f.Evidence = append(f.Evidence, diagnose.Evidence{Kind: "busy", Ref: "machine: steal_s", Value: m.Steal, Unit: "s", Text: fmt.Sprintf("the hypervisor took another %.1f CPU-seconds", m.Steal)})
+	}
+	consumers, sum := consumers(v)
+	f.Evidence = append(f.Evidence, consumers...)
+	// The processes' own clocks are a second source: they must add up to the
+	// machine's, or somebody else's processes burned it.
+	if sum >= 0.6*m.Busy {
+		f.Sources = 2
+	}
+	if foreign, ok := v.Foreign(v.Plateau); ok && foreign >= others*m.Busy {
+		share := 100 * foreign / m.Busy
+		f.Cause += fmt.Sprintf(", %.0f %% of it with processes that do not belong to this run", share)
+		f.Summary += fmt.Sprintf(" %.0f %% of the busy time went to processes that do not belong to this run.", share)
+		f.Evidence = append(f.Evidence, diagnose.Evidence{Kind: "busy", Ref: "machine, processes", Value: foreign, Unit: "s", Text: fmt.Sprintf("%.1f CPU-seconds were used by processes that do not belong to this run", foreign)})
+	}
+	f.Advice.Text = "Give it more CPUs, or ask for fewer pods at a time." + ladder(v, r)
+	if h := v.Harness.CPUShare; h != nil && *h >= 0.2 {
+		f.Advice.Text += fmt.Sprintf(" %.0f %% of the CPU is the harness itself (load, simulated nodes, collectors): elsewhere the control plane alone would go further.", 100**h)
+	}
+	f.Prediction = &diagnose.Prediction{Resource: r.Name, Rate: r.Bound * 2, Text: fmt.Sprintf("twice the CPUs: up to %.0f pods/s, unless something else binds first (computed)", 2*r.Bound)}
+	f.RefutedBy = "a run with more CPUs in which pods do not come faster"
+	return diagnose.Found(f)
+}
+
+// ladder are the bounds of larger machines by the utilisation law, at the
+// demand per pod of this run.
+func ladder(v *diagnose.View, r diagnose.Resource) string {
+	if r.Demand <= 0 {
+		return ""
+	}
+	text := " Computed from this run's CPU per pod:"
+	sep := " "
+	for _, cores := range []int{4, 8, 16} {
+		if cores > v.Meta.Machine.CPUs {
+			text += fmt.Sprintf("%s%d cores %.0f pods/s", sep, cores, float64(cores)/r.Demand)
+			sep = ", "
+		}
+	}
+	if sep == " " {
+		return ""
+	}
+	return text + "."
+}
+
+// consumers are the three components that used most CPU over the plateau, and
+// what all of them used together.
+func consumers(v *diagnose.View) ([]diagnose.Evidence, float64) {
+	var es []diagnose.Evidence
+	var sum float64
+	for _, c := range v.Components() {
+		x, ok := v.CPU(c, v.Plateau)
+		if !ok {
+			continue
+		}
+		sum += x
+		es = append(es, diagnose.Evidence{Kind: "busy", Ref: "processes: " + c, Value: x, Unit: "s", Text: fmt.Sprintf("%s used %.1f CPU-seconds", c, x)})
+	}
+	slices.SortStableFunc(es, func(a, b diagnose.Evidence) int {
+		switch {
+		case a.Value > b.Value:
+			return -1
+		case a.Value < b.Value:
+			return 1
+		}
+		return 0
+	})
+	return es[:min(3, len(es))], sum
+}

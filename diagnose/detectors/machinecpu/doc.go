@@ -1,0 +1,2 @@
+// Package machinecpu finds runs in which the machine's CPUs were full.
+package machinecpu

@@ -1,0 +1,2 @@
+// Package nodeslate finds runs that our own simulated nodes held back.
+package nodeslate

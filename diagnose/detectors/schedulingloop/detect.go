@@ -1,0 +1,54 @@
+package schedulingloop
+
+import (
+	"fmt"
+
+	"github.com/kubedyno/kubedyno/diagnose"
+)
+
+// busy is the utilisation of the single server from which its queue is long:
+// at 0.85 a pod waits almost six times a cycle.
+const busy = 0.85
+
+// Detector finds the cause.
+var Detector = diagnose.Detector{
+	Name:  "scheduling-loop",
+	Title: "The scheduler decides all the time",
+	Doc: `The scheduler chooses a node for one pod at a time. scheduler_scheduling_algorithm_duration_seconds counts the seconds it spends on that; per second they are
+the loop's utilisation, and 1/(seconds per pod) is the most pods that it can place.
+
+**Evidence.** The sum grows by at least 0.85 s a second while pods wait in queue and decide.
+
+**Explaining-away.** On a full machine, or with the scheduler at its own CPU quota, cycles take longer because they wait for a CPU: those causes are settled first.
+
+**Look-alikes.** The scheduler's client limit (pods wait in bind, the loop is idle); pods that fit nowhere (they wait in queue while the loop is idle).`,
+	Detect: detect,
+}
+
+func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
+	if !v.StagesOK {
+		return diagnose.NotAssessed("stages: %s", v.StagesWhy)
+	}
+	r, ok := v.Resource(diagnose.Scheduler, "loop")
+	switch {
+	case !ok:
+		return diagnose.NotAssessed("scheduler_scheduling_algorithm_duration_seconds of kube-scheduler")
+	case r.Utilisation < busy:
+		return diagnose.NotThere("the loop was busy %.0f %% of the time, %.2f ms a pod", 100*r.Utilisation, 1000*r.Demand)
+	case !v.Symptom():
+		return diagnose.NotThere("the loop was busy %.0f %% of the time, but pods were not held up", 100*r.Utilisation)
+	}
+	f := diagnose.Finding{
+		Class: diagnose.Bottleneck, Component: diagnose.Scheduler, Stage: diagnose.Decide, Resource: "loop", Sources: 1,
+		Cause:   fmt.Sprintf("choosing a node takes %.1f ms a pod, one pod at a time", 1000*r.Demand),
+		Summary: fmt.Sprintf("The scheduler's loop is busy %.0f %% of the time: at %.1f ms a pod it can place %.0f pods/s, and the run reached %.0f.", 100*r.Utilisation, 1000*r.Demand, r.Bound, v.Rate),
+		Claims:  map[string]float64{diagnose.Queue: v.Excess(diagnose.Queue), diagnose.Decide: v.Excess(diagnose.Decide)},
+		Evidence: []diagnose.Evidence{
+			{Kind: "busy", Ref: `scheduler_scheduling_algorithm_duration_seconds_sum{component="kube-scheduler"}`, Value: r.Utilisation, Unit: "1", Text: fmt.Sprintf("%.1f s of deciding in %.1f s", r.BusySeconds, v.Plateau.Seconds())},
+			{Kind: "wait", Ref: "stages: queue", Value: v.Excess(diagnose.Queue), Unit: "pod-seconds", Text: fmt.Sprintf("pods lost %.0f pod-seconds in front of it", v.Excess(diagnose.Queue))},
+		},
+		Advice:    diagnose.Advice{Text: "Look at the scheduler's CPU profile for the plugin that takes the time; pods with affinity or spreading over many nodes are the usual reason. A lower percentageOfNodesToScore decides faster and spreads less evenly."},
+		RefutedBy: "cycles that become shorter without pods coming faster",
+	}
+	return diagnose.Found(f)
+}

@@ -1,0 +1,48 @@
+// Package diagnosetest is a little language for testing detectors: a run in
+// words, the diagnosis below.
+//
+//	# Stock flags, one Deployment: the controller's own limit.
+//	pods 1500 deployment
+//	----
+//	bottleneck kube-controller-manager controller client-limit confirmed: …
+//
+// A file holds several cases, parted by blank lines after the diagnosis.
+// Nobody writes what stands below the dashes by hand: run the test with -update
+// and review the difference like code.
+//
+// The words, one or more on a line, parted by semicolons:
+//
+//	pods 1500 deployment            one Deployment, submitted at once
+//	pods 1500 deployments 50        the same in 50 Deployments
+//	pods 300 bare 5/s               bare pods, each due at its time
+//	cores 2                         CPUs of the machine
+//	controller 20/s burst 30        its client limit, by flag (default: stock flags)
+//	controller free                 no limit to speak of
+//	controller works 8/s            creates at most that many, irregularly, limit or not
+//	scheduler 50/s burst 100        likewise
+//	scheduler free
+//	scheduler config                has a --config file, so that flags say nothing
+//	scheduler decides 20ms          a cycle takes that long
+//	bind takes 2s                   the binding request, or a PreBind plugin
+//	accept takes 1s                 creating a pod, a slow webhook say
+//	capacity 110/s                  the whole system does that many, irregularly
+//	machine cpu 0.95                busy share under load (default: 12 ms a pod)
+//	machine cpu 0.95 others 0.6     of that, the share of processes outside the run
+//	kube-apiserver quota 0.4 used 0.98 stopped 0.9
+//	generator 10/s                  sends at most that many
+//	generator late 300ms            sends each request that late
+//	generator missed 20             never sends that many
+//	nodes late 500ms                simulated nodes report that late, by their own fault
+//	nodes wait 500ms                likewise, waiting for the API server's answers
+//	etcd syncs 0.9 each 20ms        busy share of the log's writer, and its mean sync
+//	stuck 3; lost 2                 pods never running; never seen
+//	status interrupted              how the recording ended
+//	no audit|metrics|processes|machine
+//	no flags                        an existing cluster: only the harness is known
+//	no metrics of kube-scheduler
+//	no events of audit              the audit policy leaves Events out
+//	seed 7                          another draw of the random delays
+//
+// What is written is what the run looked like, not why: the detectors must
+// find the why.
+package diagnosetest

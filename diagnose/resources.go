@@ -1,0 +1,517 @@
+package diagnose
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"sort"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/kubedyno/kubedyno/record"
+	"github.com/kubedyno/kubedyno/stat"
+)
+
+// shortest is the shortest stretch in seconds over which busy time is judged:
+// samples come once a second, and two of them bound one interval.
+const shortest = 3
+
+func (v *View) groupProcesses(samples []record.ProcessSample) {
+	type id struct {
+		component string
+		pid       int32
+		start     int64
+	}
+	byID := map[id][]record.ProcessSample{}
+	var order []id
+	for _, s := range samples {
+		if s.Component == "" {
+			continue
+		}
+		k := id{s.Component, s.PID, s.StartMicros}
+		if byID[k] == nil {
+			order = append(order, k)
+		}
+		byID[k] = append(byID[k], s)
+	}
+	v.processes = map[string][]process{}
+	for _, k := range order {
+		ss := byID[k]
+		slices.SortFunc(ss, func(a, b record.ProcessSample) int {
+			return int(min(max(a.TimeMicros-b.TimeMicros, -1), 1))
+		})
+		v.processes[k.component] = append(v.processes[k.component], process{ss})
+	}
+}
+
+// Components are the names of all processes seen, sorted.
+func (v *View) Components() []string {
+	var names []string
+	for c := range v.processes {
+		names = append(names, c)
+	}
+	sort.Strings(names)
+	return names
+}
+
+// CPU is the CPU-seconds that a component used in the window.
+func (v *View) CPU(component string, w record.Window) (float64, bool) {
+	return v.counter(component, w, func(s record.ProcessSample) float64 { return s.UserSeconds + s.SystemSeconds })
+}
+
+// Throttled is how long a component's quota stopped it in the window, and in
+// which share of the quota's periods it did.
+func (v *View) Throttled(component string, w record.Window) (seconds, periods float64, ok bool) {
+	for _, p := range v.processes[component] {
+		if p.samples[0].ThrottledSeconds < 0 || p.samples[0].Periods < 0 {
+			return 0, 0, false
+		}
+	}
+	seconds, ok = v.counter(component, w, func(s record.ProcessSample) float64 { return s.ThrottledSeconds })
+	if !ok {
+		return 0, 0, false
+	}
+	hit, _ := v.counter(component, w, func(s record.ProcessSample) float64 { return float64(s.ThrottledPeriods) })
+	all, _ := v.counter(component, w, func(s record.ProcessSample) float64 { return float64(s.Periods) })
+	if all > 0 {
+		periods = hit / all
+	}
+	return seconds, periods, true
+}
+
+func (v *View) counter(component string, w record.Window, of func(record.ProcessSample) float64) (sum float64, ok bool) {
+	for _, p := range v.processes[component] {
+		times := make([]int64, len(p.samples))
+		values := make([]float64, len(p.samples))
+		for i, s := range p.samples {
+			times[i], values[i] = s.TimeMicros, of(s)
+		}
+		if d, has := difference(times, values, w); has {
+			sum += d
+			ok = true
+		}
+	}
+	return sum, ok
+}
+
+// difference is a counter's growth over the window, straight between samples.
+// A process that started or ended inside counts for the part it was seen.
+func difference(times []int64, values []float64, w record.Window) (float64, bool) {
+	if len(times) < 2 {
+		return 0, false
+	}
+	a, b := w.Start.UnixMicro(), w.End.UnixMicro()
+	if b <= times[0] || a >= times[len(times)-1] {
+		return 0, false
+	}
+	return at(times, values, b) - at(times, values, a), true
+}
+
+func at(times []int64, values []float64, t int64) float64 {
+	i, found := slices.BinarySearch(times, t)
+	switch {
+	case found:
+		return values[i]
+	case i == 0:
+		return values[0]
+	case i == len(times):
+		return values[i-1]
+	}
+	f := float64(t-times[i-1]) / float64(times[i]-times[i-1])
+	return values[i-1] + f*(values[i]-values[i-1])
+}
+
+// Local says whether the control plane ran on the machine that was recorded.
+// With an existing cluster the recorded machine is only the harness's.
+func (v *View) Local() bool {
+	return v.Meta.Cluster.Kind != "existing" || len(v.processes[APIServer]) > 0
+}
+
+// AuditsEvents says whether the audit log holds requests for Events at all;
+// policies often leave them out, and a client's stream then has holes.
+func (v *View) AuditsEvents() bool {
+	return slices.ContainsFunc(v.Requests, func(r record.Request) bool { return r.Resource == "events" })
+}
+
+// MachineUse is the machine's CPU over a window.
+type MachineUse struct {
+	Busy   float64 // CPU-seconds, user and system
+	Steal  float64 // CPU-seconds that the hypervisor took
+	Total  float64 // CPU-seconds that there were, without steal
+	Share  float64 // Busy of Total
+	IOWait float64
+}
+
+// MachineCPU is what the control plane's machine did in the window. ok is false
+// where it was not recorded, or for less than 3 s: a share of one sample is no
+// share.
+func (v *View) MachineCPU(w record.Window) (u MachineUse, ok bool) {
+	if !v.HasMachine || !v.Local() || w.Seconds() < shortest || v.Meta.Machine.CPUs == 0 {
+		return u, false
+	}
+	times := make([]int64, len(v.machine))
+	col := func(of func(record.MachineSample) float64) float64 {
+		values := make([]float64, len(v.machine))
+		for i, s := range v.machine {
+			times[i], values[i] = s.TimeMicros, of(s)
+		}
+		d, has := difference(times, values, w)
+		ok = has
+		return d
+	}
+	u.Busy = col(func(s record.MachineSample) float64 { return s.User + s.System })
+	u.Steal = col(func(s record.MachineSample) float64 { return s.Steal })
+	u.IOWait = col(func(s record.MachineSample) float64 { return s.IOWait })
+	if !ok {
+		return MachineUse{}, false
+	}
+	u.Total = w.Seconds()*float64(v.Meta.Machine.CPUs) - u.Steal
+	if u.Total <= 0 {
+		return MachineUse{}, false
+	}
+	u.Share = min(1, u.Busy/u.Total)
+	return u, true
+}
+
+// foreignShare of the machine's CPU used by others is worth a word: kernel
+// threads and interrupts, which belong to nobody, stay below it.
+const foreignShare = 0.15
+
+// Foreign are the CPU-seconds that processes outside of this run used.
+func (v *View) Foreign(w record.Window) (seconds float64, ok bool) {
+	m, ok := v.MachineCPU(w)
+	if !ok || len(v.processes[APIServer]) == 0 {
+		return 0, false
+	}
+	own := 0.0
+	for _, c := range v.Components() {
+		if x, has := v.CPU(c, w); has {
+			own += x
+		}
+	}
+	return max(0, m.Busy-own), true
+}
+
+// idleRates are the CPUs busy before the load, by component and for the
+// machine: leases, scrapes and watches go on under load too, and are no pod's
+// demand. Without an idle phase of 3 s they are unknown and count as 0.
+func (v *View) idleRates() {
+	v.idle = map[string]float64{}
+	var w record.Window
+	for _, p := range v.Meta.Phases {
+		if p.Kind == record.PhaseSettle && !p.End.After(v.Load.Start.Add(time.Second)) && p.Window().Seconds() >= shortest {
+			w = p.Window()
+		}
+	}
+	if w.Seconds() < shortest {
+		return
+	}
+	for _, c := range v.Components() {
+		if x, ok := v.CPU(c, w); ok {
+			v.idle[c] = x / w.Seconds()
+		}
+	}
+	if m, ok := v.MachineCPU(w); ok {
+		foreign, _ := v.Foreign(w)
+		v.idle[Machine] = (m.Busy - foreign) / w.Seconds()
+	}
+}
+
+// accountResources works out, for each resource, its busy time, its demand per
+// pod and so the most it could carry (the utilisation law: X ≤ servers/demand).
+func (v *View) accountResources() {
+	v.idleRates()
+	n := float64(v.Counts.Running)
+	span := v.Span()
+	if n == 0 || span <= 0 {
+		return
+	}
+	add := func(r Resource) {
+		if r.Bound > 0 && v.Rate > 0 {
+			r.Reached = v.Rate / r.Bound
+		}
+		v.Resources = append(v.Resources, r)
+	}
+	cpu := func(name, component string, busy, own, servers, utilisation float64, note string) {
+		r := Resource{Name: name, Component: component, Kind: "cpu", BusySeconds: busy, Servers: servers, Utilisation: utilisation, Note: note}
+		idle := min(v.idle[component], 0.9*servers)
+		r.Demand = max(0, own-idle*span) / n
+		if r.Demand > 0 {
+			r.Bound = (servers - idle) / r.Demand
+		}
+		add(r)
+	}
+	if whole, ok := v.MachineCPU(v.Load); ok {
+		u := whole.Share
+		note := ""
+		if p, ok := v.MachineCPU(v.Plateau); ok {
+			u = p.Share
+			if p.Steal > 0.1*(p.Total+p.Steal) {
+				note = fmt.Sprintf("the hypervisor took %.0f %% of the CPU", 100*p.Steal/(p.Total+p.Steal))
+			}
+		}
+		// A pod's demand is what the run's own processes used. Whatever else
+		// runs on the machine is no pod's cost, and its share of the CPU is
+		// not for ever lost: the bound is for the machine to itself.
+		own := whole.Busy
+		if foreign, ok := v.Foreign(v.Load); ok {
+			own -= foreign
+			if foreign >= foreignShare*whole.Total {
+				text := fmt.Sprintf("processes that do not belong to this run used %.0f %% of the machine's CPU", 100*foreign/whole.Total)
+				v.Warnings = append(v.Warnings, text)
+				note = strings.TrimPrefix(note+"; "+text, "; ")
+			}
+		}
+		cpu("cpu of machine", Machine, whole.Busy, own, whole.Total/span, u, note)
+	}
+	for _, c := range v.Components() {
+		busy, ok := v.CPU(c, v.Load)
+		if !ok {
+			continue
+		}
+		servers, note := float64(v.Meta.Machine.CPUs), ""
+		if q, has := v.Quota(c); has {
+			servers, note = q, fmt.Sprintf("held to %g CPU", q)
+		}
+		if servers == 0 {
+			continue
+		}
+		u := busy / (span * servers)
+		if p, ok := v.CPU(c, v.Plateau); ok && v.Plateau.Seconds() >= shortest {
+			u = p / (v.Plateau.Seconds() * servers)
+		}
+		cpu("cpu of "+c, c, busy, busy, servers, min(u, 1), note)
+	}
+	// Counters are read over the whole load, so that a scrape at the edge does
+	// not matter; what they count happens while pods are on their way.
+	single := func(name, component, kind, metric string, match map[string]string, servers float64, note string) {
+		busy, ok := v.Increase(component, metric, match)
+		if !ok || busy <= 0 {
+			return
+		}
+		r := Resource{Name: name, Component: component, Kind: kind, BusySeconds: busy, Servers: servers,
+			Utilisation: min(1, busy/(v.Plateau.Seconds()*servers)), Demand: busy / n, Note: note}
+		r.Bound = servers / r.Demand
+		add(r)
+	}
+	single("scheduling loop", Scheduler, "loop", "scheduler_scheduling_algorithm_duration_seconds_sum", nil, 1, "one pod at a time")
+	if busy, ok := v.Increase(Etcd, "etcd_disk_wal_fsync_duration_seconds_sum", nil); ok && busy > 0 {
+		// Other writes than pods' go on all the time, so the share is of the
+		// whole stretch that was read.
+		add(Resource{Name: "WAL sync of etcd", Component: Etcd, Kind: "disk", BusySeconds: busy, Servers: 1, Demand: busy / n,
+			Utilisation: min(1, busy/v.metricWindow().Seconds()), Note: "one sync carries all writes that wait, so no bound follows from it"})
+	}
+	workers := 5.0
+	if x, set, _ := v.Flag(ControllerManager, "concurrent-replicaset-syncs"); set {
+		if n, err := strconv.ParseFloat(x, 64); err == nil {
+			workers = n
+		}
+	}
+	single("replicaset workers", ControllerManager, "workers", "workqueue_work_duration_seconds_sum", map[string]string{"name": "replicaset"}, max(1, workers), "a worker waits in the client limiter too")
+
+	for _, s := range v.Streams() {
+		l := v.Limit(s.Program)
+		if l.QPS <= 0 {
+			continue
+		}
+		// Only clients that create or bind are on a pod's way.
+		if float64(max(len(s.Creates), len(s.Bindings))) < 0.5*n {
+			continue
+		}
+		demand := float64(len(s.Times)) / n
+		r := Resource{Name: "client limit of " + s.Name(), Component: s.Program, Kind: "client-limit", BusySeconds: float64(len(s.Times)) / l.QPS,
+			Servers: 1, Demand: demand, Bound: l.QPS / demand, Note: fmt.Sprintf("%g requests/s, burst %g (%s)", l.QPS, l.Burst, l.Source)}
+		if p, ok := stat.PlateauOf(s.Times, int(l.Burst)); ok {
+			r.Utilisation = min(1, p.Rate/l.QPS)
+		}
+		add(r)
+	}
+	if !v.HasRequests {
+		v.assumeLimits(add)
+	}
+	sort.SliceStable(v.Resources, func(i, j int) bool {
+		return bound(v.Resources[i]) < bound(v.Resources[j])
+	})
+}
+
+// assumeLimits stands in for the streams where there is no audit log: one
+// request a pod is the least that a controller and the scheduler send.
+func (v *View) assumeLimits(add func(Resource)) {
+	for _, l := range v.Limits {
+		if l.QPS <= 0 || l.Component == ControllerManager && v.Meta.Workload.Controller == "" {
+			continue
+		}
+		add(Resource{Name: "client limit of " + l.Component, Component: l.Component, Kind: "client-limit", Servers: 1, Demand: 1,
+			Bound: l.QPS, Utilisation: min(1, v.Rate/l.QPS), Note: fmt.Sprintf("%g requests/s, burst %g (%s); no audit log: one request a pod assumed", l.QPS, l.Burst, l.Source)})
+	}
+}
+
+func bound(r Resource) float64 {
+	if r.Bound <= 0 {
+		return math.Inf(1)
+	}
+	return r.Bound
+}
+
+// Resource finds a resource by component and kind.
+func (v *View) Resource(component, kind string) (Resource, bool) {
+	for _, r := range v.Resources {
+		if r.Component == component && r.Kind == kind {
+			return r, true
+		}
+	}
+	return Resource{}, false
+}
+
+// saturated is the utilisation from which a resource counts as full. One
+// second's samples of a busy machine wander by some per cent; a queue in front
+// of a server at 0.9 is already nine times the service time.
+const saturated = 0.9
+
+// Upstream names what is so busy that it alone may slow everything: the
+// machine, or a component at its own quota. Empty where nothing is, or where
+// it is unknown.
+func (v *View) Upstream() string {
+	if m, ok := v.MachineCPU(v.Plateau); ok && m.Share >= saturated {
+		return fmt.Sprintf("the machine's CPU is %.0f %% busy", 100*m.Share)
+	}
+	for _, c := range v.Components() {
+		if v.IsHarness(c) {
+			continue
+		}
+		if u, _, ok := v.QuotaUse(c); ok && u >= saturated {
+			return fmt.Sprintf("%s uses %.0f %% of its CPU quota", c, 100*u)
+		}
+	}
+	return ""
+}
+
+// QuotaUse is the share of its own CPU quota that a component used over the
+// plateau, and the share of quota periods in which it was stopped.
+func (v *View) QuotaUse(component string) (used, stopped float64, ok bool) {
+	q, has := v.Quota(component)
+	if !has || v.Plateau.Seconds() < shortest {
+		return 0, 0, false
+	}
+	x, ok := v.CPU(component, v.Plateau)
+	if !ok {
+		return 0, 0, false
+	}
+	_, stopped, _ = v.Throttled(component, v.Plateau)
+	return x / (q * v.Plateau.Seconds()), stopped, true
+}
+
+// NextBound is the lowest bound of the resources that except does not name.
+func (v *View) NextBound(except func(Resource) bool) (Resource, bool) {
+	for _, r := range v.Resources { // lowest first
+		if r.Bound <= 0 || except(r) || v.IsHarness(r.Component) {
+			continue
+		}
+		// A worker's time holds its waits in the limiter, and a limiter's
+		// bound is one of the others: workers bound nothing by themselves here.
+		if r.Kind == "workers" {
+			continue
+		}
+		return r, true
+	}
+	return Resource{}, false
+}
+
+// A Stream is all requests of one client in the order of receipt, in seconds
+// since Load.Start. All verbs of one client share one bucket.
+type Stream struct {
+	Program, Role string
+	Times         []float64
+	Creates       []float64 // of them: POST pods
+	Bindings      []float64 // of them: POST pods/binding
+}
+
+// Name is the client's program, and its role within it.
+func (s Stream) Name() string {
+	if s.Role == "" {
+		return s.Program
+	}
+	return s.Program + "/" + s.Role
+}
+
+// Streams are the clients seen by the audit log, by name. Watches are left
+// out: the components open them through other clients.
+func (v *View) Streams() []Stream {
+	byName := map[string]*Stream{}
+	for _, r := range v.Requests {
+		if r.Verb == "watch" {
+			continue
+		}
+		program, role := ParseUserAgent(r.UserAgent)
+		// The scheduler sends Events through a second clientset with a bucket
+		// of its own, but under the same user agent: AddUserAgent changes the
+		// configuration that both are made from (cmd/kube-scheduler/app/options,
+		// createClients; seen so in v1.36.3's audit log).
+		if program == Scheduler && r.Resource == "events" {
+			role = strings.TrimPrefix(role+" events", " ")
+		}
+		s := byName[program+"/"+role]
+		if s == nil {
+			s = &Stream{Program: program, Role: role}
+			byName[program+"/"+role] = s
+		}
+		t := v.sec(r.ReceivedMicros)
+		s.Times = append(s.Times, t)
+		if r.Resource == "pods" && r.Verb == "create" {
+			switch r.Subresource {
+			case "":
+				s.Creates = append(s.Creates, t)
+			case "binding":
+				s.Bindings = append(s.Bindings, t)
+			}
+		}
+	}
+	var all []Stream
+	for _, s := range byName {
+		all = append(all, *s)
+	}
+	sort.Slice(all, func(i, j int) bool { return all[i].Name() < all[j].Name() })
+	return all
+}
+
+func (v *View) accountHarness() {
+	var first, last int64
+	for _, p := range v.Pods {
+		if p.CreatedMicros != 0 && (first == 0 || p.CreatedMicros < first) {
+			first = p.CreatedMicros
+		}
+		last = max(last, p.RunningMicros)
+	}
+	if !v.HasProcesses || first == 0 || last <= first {
+		return
+	}
+	w := record.Window{Start: time.UnixMicro(first), End: time.UnixMicro(last)}
+	var own, plane float64
+	ownSeen, planeSeen := false, false
+	n := float64(max(1, v.Counts.Running))
+	for _, c := range v.Components() {
+		x, ok := v.CPU(c, w)
+		if !ok {
+			continue
+		}
+		h := v.IsHarness(c)
+		if h {
+			own += x
+			ownSeen = true
+		} else {
+			plane += x
+			planeSeen = true
+		}
+		v.Harness.ByProcess = append(v.Harness.ByProcess, ProcessCPU{Component: c, Harness: h, CPUSeconds: x, MillisecondsPerPod: 1000 * x / n})
+	}
+	if !ownSeen {
+		return
+	}
+	ms := 1000 * own / n
+	v.Harness.CPUSeconds, v.Harness.MillisecondsPerPod = &own, &ms
+	if planeSeen && own+plane > 0 {
+		share := own / (own + plane)
+		v.Harness.CPUShare = &share
+	}
+}

@@ -1,0 +1,35 @@
+package diagnose
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/kubedyno/kubedyno/record"
+)
+
+// Source is what a diagnosis reads of a recording; *record.Recording is one.
+// Methods return an error that wraps record.ErrMissing for what was not
+// recorded.
+type Source interface {
+	Meta() record.Meta
+	Pods() ([]record.Pod, error)
+	Operations() ([]record.Operation, error)
+	Processes() ([]record.ProcessSample, error)
+	MachineSamples() ([]record.MachineSample, error)
+	Requests() ([]record.Request, error)
+	Steady() (record.Window, bool)
+	Increase(metric string, match map[string]string, w record.Window) (value float64, ok bool, err error)
+}
+
+var _ Source = (*record.Recording)(nil)
+
+// optional turns "not recorded" into false; other errors stay errors.
+func optional[T any](what string, rows []T, err error) ([]T, bool, error) {
+	switch {
+	case errors.Is(err, record.ErrMissing):
+		return nil, false, nil
+	case err != nil:
+		return nil, false, fmt.Errorf("read %s: %w", what, err)
+	}
+	return rows, len(rows) > 0, nil
+}

@@ -1,0 +1,345 @@
+package diagnose
+
+import (
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/kubedyno/kubedyno/record"
+	"github.com/kubedyno/kubedyno/stat"
+)
+
+// What a healthy stage takes per pod, in seconds; only waiting above it counts
+// as lost. Each is several times what an idle two-core machine shows, so that
+// jitter never looks like a cause.
+const (
+	healthySubmit     = 0.1 // the generator's timer and one request ahead
+	healthyAccept     = 0.1 // a create is 2-10 ms, with etcd on a plain disk
+	healthyController = 0.5 // Deployment → ReplicaSet → slow start 1, 2, 4, …: a dozen round trips
+	healthyScheduling = 0.5 // watch delivery, one cycle, one binding, all in the shadow of others
+	healthyObserve    = 0.1 // one watch event
+
+	// Simulated nodes declare their start delay: median 0.3 s, p99 1 s. Up to
+	// that p99 it is the experiment's wish, not a loss.
+	simulatedStart = 1.0
+	// A real node may take what the start-up SLO grants.
+	realStart = 5.0
+)
+
+const (
+	identityTolerance = 0.02 // Σ stages against end to end
+	littleTolerance   = 0.20 // ∫N dt against X·R
+)
+
+// step is one pod's way through a stage. out is NaN where it never left.
+type step struct{ in, out float64 }
+
+// accountStages integrates the waiting of every stage from the pods' own
+// timestamps: ∫N dt = Σ (out − in). Gauges of components are not used: a
+// ReplicaSet's queue depth is 0 or 1 while hundreds of its pods wait.
+func (v *View) accountStages() {
+	steps := map[string][]step{}
+	reasons := map[string]string{}
+	end := v.Span()
+	var total, negative float64
+	patches := v.statusPatches()
+	matched, ran := 0, 0
+	owned := 0
+	for _, p := range v.Pods {
+		if p.Owner != "" {
+			owned++
+		}
+		if p.CreatedMicros == 0 {
+			continue
+		}
+		at := func(t int64) float64 {
+			if t == 0 {
+				return math.NaN()
+			}
+			return v.sec(t)
+		}
+		created := at(p.CreatedMicros)
+		if p.DueMicros != 0 && p.SentMicros != 0 {
+			due, sent := at(p.DueMicros), at(p.SentMicros)
+			steps[Submit] = append(steps[Submit], step{due, sent})
+			if p.Owner == "" {
+				// A bare pod's own answer may arrive after the watch event;
+				// the watch is the next stage's start, so it is this one's end.
+				steps[Accept] = append(steps[Accept], step{sent, created})
+			} else {
+				acked := at(firstSet(p.AckedMicros, p.SentMicros))
+				acked = min(acked, created) // the first pods can overtake the answer
+				steps[Accept] = append(steps[Accept], step{sent, acked})
+				steps[Controller] = append(steps[Controller], step{acked, created})
+			}
+		}
+		bound, running := at(p.BoundMicros), at(p.RunningMicros)
+		steps[Scheduling] = append(steps[Scheduling], step{created, bound})
+		if p.BoundMicros != 0 {
+			reported := math.NaN()
+			if p.RunningMicros != 0 {
+				ran++
+				if t, ok := lastBefore(patches[p.Namespace+"/"+p.Name], p.RunningMicros); ok {
+					matched++
+					reported = min(max(v.sec(t), bound), running)
+				} else {
+					reported = running
+				}
+				steps[Observe] = append(steps[Observe], step{reported, running})
+			}
+			steps[Start] = append(steps[Start], step{bound, reported})
+		}
+		first := created
+		if p.DueMicros != 0 && p.SentMicros != 0 {
+			first = at(p.DueMicros)
+		}
+		last := running
+		if math.IsNaN(last) {
+			last = end
+		}
+		total += last - first
+		for _, pair := range [][2]int64{{p.DueMicros, p.SentMicros}, {p.SentMicros, p.CreatedMicros}, {p.CreatedMicros, p.BoundMicros}, {p.BoundMicros, p.RunningMicros}} {
+			if pair[0] != 0 && pair[1] != 0 && pair[1] < pair[0] {
+				negative += float64(pair[0]-pair[1]) / 1e6
+			}
+		}
+	}
+	v.Lost.TotalPodSeconds = total
+
+	switch {
+	case !v.HasPods:
+		v.rejectStages("no pods were recorded")
+	case total <= 0:
+		v.rejectStages("no pod was observed from start to end")
+	case negative > identityTolerance*total:
+		v.rejectStages(fmt.Sprintf("timestamps run backwards for %.1f of %.1f pod-seconds: the clocks or the tables disagree", negative, total))
+	}
+
+	if len(steps[Submit]) == 0 {
+		const why = "the load was not ours: nobody knows when the pods were due"
+		reasons[Submit], reasons[Accept], reasons[Controller] = why, why, why
+	} else if owned == 0 {
+		reasons[Controller] = "bare pods have no controller"
+	}
+	observed := v.HasRequests && ran > 0 && float64(matched) >= 0.9*float64(ran)
+	if !observed {
+		switch {
+		case !v.HasRequests:
+			reasons[Observe] = "no audit log: the nodes' status reports are not timed, so start holds both"
+		default:
+			reasons[Observe] = fmt.Sprintf("the audit log holds a status report for only %d of %d pods, so start holds both", matched, ran)
+		}
+		// start takes it all, to the watch's receipt.
+		steps[Start] = nil
+		for _, p := range v.Pods {
+			if p.BoundMicros == 0 {
+				continue
+			}
+			s := step{v.sec(p.BoundMicros), math.NaN()}
+			if p.RunningMicros != 0 {
+				s.out = v.sec(p.RunningMicros)
+			}
+			steps[Start] = append(steps[Start], s)
+		}
+		delete(steps, Observe)
+	}
+
+	start := realStart
+	if v.Meta.Nodes.Simulated {
+		start = simulatedStart
+	}
+	healthy := map[string]float64{
+		Submit: healthySubmit, Accept: healthyAccept, Controller: healthyController,
+		Scheduling: healthyScheduling, Start: start, Observe: healthyObserve,
+	}
+	var sum float64
+	account := func(name string) Stage {
+		s := Stage{Name: name, Reason: reasons[name]}
+		if s.Reason != "" || len(steps[name]) == 0 || !v.StagesOK {
+			if s.Reason == "" {
+				s.Reason = v.StagesWhy
+			}
+			if s.Reason == "" {
+				s.Reason = "no pod got this far"
+			}
+			return s
+		}
+		w, excess, why := integrate(steps[name], healthy[name], end)
+		if why != "" {
+			s.Reason = why
+			v.rejectStages(name + ": " + why)
+			return s
+		}
+		sum += w
+		share := 0.0
+		if total > 0 {
+			share = w / total
+		}
+		s.WaitSeconds, s.ExcessSeconds, s.Share = &w, &excess, &share
+		s.RateIn, s.RateOut = rates(steps[name])
+		return s
+	}
+	byName := map[string]Stage{}
+	for _, name := range []string{Submit, Accept, Controller, Scheduling, Start, Observe} {
+		byName[name] = account(name)
+	}
+	v.Together = byName[Scheduling]
+	if v.StagesOK && math.Abs(sum-total) > identityTolerance*total {
+		v.rejectStages(fmt.Sprintf("the stages hold %.1f pod-seconds, the pods' whole way %.1f", sum, total))
+	}
+	queue, decide, bind := v.splitScheduling(total)
+	byName[Queue], byName[Decide], byName[Bind] = queue, decide, bind
+
+	for _, name := range StageNames {
+		s := byName[name]
+		if !v.StagesOK {
+			s = Stage{Name: name, Reason: v.StagesWhy}
+		}
+		v.Stages = append(v.Stages, s)
+	}
+	if !v.StagesOK {
+		v.Together = Stage{Name: Scheduling, Reason: v.StagesWhy}
+		return
+	}
+	for _, s := range v.LostStages() {
+		v.Lost.PodSeconds += *s.ExcessSeconds
+	}
+}
+
+func (v *View) rejectStages(why string) {
+	if v.StagesOK {
+		v.StagesOK, v.StagesWhy = false, why
+	}
+}
+
+// integrate is ∫N dt of a stage and the part above healthy seconds a pod; why
+// is set where Little's law fails: the pods that came out then say nothing
+// about those that went in.
+func integrate(steps []step, healthy, end float64) (wait, excess float64, why string) {
+	var waits, excesses, done []float64
+	for _, s := range steps {
+		out := s.out
+		if math.IsNaN(out) {
+			out = max(end, s.in)
+		} else {
+			done = append(done, out-s.in)
+		}
+		d := max(0, out-s.in)
+		waits = append(waits, d)
+		excesses = append(excesses, max(0, d-healthy))
+	}
+	wait, excess = stat.Sum(waits), stat.Sum(excesses)
+	// N̄·T is the integral with the pods still inside; X·R·T is what those
+	// that left have waited. A second a pod of slack for tiny stages.
+	passed := stat.Sum(done)
+	if wait-passed > littleTolerance*wait && wait-passed > 1+0.01*float64(len(steps)) {
+		why = fmt.Sprintf("pods that never came out hold %.0f of %.0f pod-seconds", wait-passed, wait)
+	}
+	return wait, excess, why
+}
+
+func rates(steps []step) (in, out *float64) {
+	var ins, outs []float64
+	for _, s := range steps {
+		ins = append(ins, s.in)
+		if !math.IsNaN(s.out) {
+			outs = append(outs, s.out)
+		}
+	}
+	if r, ok := stat.MeanRate(ins); ok {
+		in = &r
+	}
+	if r, ok := stat.MeanRate(outs); ok {
+		out = &r
+	}
+	return in, out
+}
+
+// splitScheduling tells queue, decide and bind apart by the scheduler's own
+// counters. In Kubernetes v1.36.3:
+//
+//   - scheduler_scheduling_algorithm_duration_seconds covers a cycle from the
+//     pod's pop to the chosen node (schedule_one.go, schedulingAlgorithm). The
+//     cycle is serial.
+//   - Binding runs in a goroutine a pod (schedule_one.go, runBindingCycle). Its
+//     extension points PreBind and Bind are timed around the plugins, and
+//     DefaultBinder.Bind returns when the POST has returned, so that Bind holds
+//     the wait in the client's limiter and the request.
+//   - The asynchronous API dispatcher (gate SchedulerAsyncAPICalls) is off by
+//     default (kube_features.go: 1.34, beta, Default: false). Switched on, Bind
+//     still waits for the call (WaitOnFinish), so that the split holds.
+//
+// Waiting on Permit is counted with bind. What is left is queue: watch delivery
+// to the scheduler and its queues, and watch delivery of the binding.
+func (v *View) splitScheduling(total float64) (queue, decide, bind Stage) {
+	reject := func(why string) (Stage, Stage, Stage) {
+		return Stage{Name: Queue, Reason: why}, Stage{Name: Decide, Reason: why}, Stage{Name: Bind, Reason: why}
+	}
+	if v.Together.WaitSeconds == nil {
+		return reject(v.Together.Reason)
+	}
+	whole, n := *v.Together.WaitSeconds, float64(v.Counts.Bound)
+	const cycle, point = "scheduler_scheduling_algorithm_duration_seconds", "scheduler_framework_extension_point_duration_seconds"
+	d, okD := v.Increase(Scheduler, cycle+"_sum", nil)
+	cycles, okN := v.Increase(Scheduler, cycle+"_count", nil)
+	b, okB := v.Increase(Scheduler, point+"_sum", map[string]string{"extension_point": "~Bind|PreBind"})
+	if !okD || !okB || !okN {
+		return reject("no scheduler metrics: only created → bound is known")
+	}
+	if permit, ok := v.Increase(Scheduler, "scheduler_permit_wait_duration_seconds_sum", nil); ok {
+		b += permit
+	}
+	if cycles < 0.9*n {
+		return reject(fmt.Sprintf("the scheduler's metrics count %.0f cycles for %.0f pods: scrapes are missing", cycles, n))
+	}
+	rest := whole - d - b
+	// Two sources, two clocks: a scrape more or less, and the last cycles.
+	if rest < -identityTolerance*whole-0.01*n {
+		return reject(fmt.Sprintf("the scheduler's metrics hold %.1f pod-seconds, the watch %.1f: they disagree", d+b, whole))
+	}
+	rest = max(0, rest)
+	if over := d + b + rest; over > whole && over > 0 {
+		d, b = d*whole/over, b*whole/over
+	}
+	// The healthy allowance is for the three together; each gets its part.
+	excess := *v.Together.ExcessSeconds
+	part := func(name string, w float64) Stage {
+		share, e := 0.0, 0.0
+		if total > 0 {
+			share = w / total
+		}
+		if whole > 0 {
+			e = excess * w / whole
+		}
+		return Stage{Name: name, WaitSeconds: &w, Share: &share, ExcessSeconds: &e}
+	}
+	queue, decide, bind = part(Queue, rest), part(Decide, d), part(Bind, b)
+	queue.RateIn, bind.RateOut = v.Together.RateIn, v.Together.RateOut
+	return queue, decide, bind
+}
+
+// statusPatches are the times at which nodes' status reports were answered, by
+// pod, in order.
+func (v *View) statusPatches() map[string][]record.Request {
+	m := map[string][]record.Request{}
+	for _, r := range v.Requests {
+		if r.Resource == "pods" && r.Subresource == "status" && (r.Verb == "patch" || r.Verb == "update") && r.Code < 300 && r.Name != "" {
+			key := r.Namespace + "/" + r.Name
+			m[key] = append(m[key], r)
+		}
+	}
+	return m
+}
+
+// lastBefore is the answer time of the last report that the server had received
+// when the watch showed the pod running: the one that said so.
+func lastBefore(reports []record.Request, running int64) (int64, bool) {
+	i := slices.IndexFunc(reports, func(r record.Request) bool { return r.ReceivedMicros > running })
+	if i < 0 {
+		i = len(reports)
+	}
+	if i == 0 {
+		return 0, false
+	}
+	return reports[i-1].DoneMicros, true
+}

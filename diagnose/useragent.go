@@ -1,0 +1,28 @@
+package diagnose
+
+import "strings"
+
+// ParseUserAgent splits a Kubernetes client's user agent into its program and
+// the role that the program's client was made for:
+//
+//	kube-controller-manager/v1.36.3 (linux/amd64) kubernetes/<sha>/replicaset-controller
+//	→ kube-controller-manager, replicaset-controller
+//
+// With --use-service-account-credentials the role is followed, or replaced, by
+// the controller's account; the account's last part then names the role.
+func ParseUserAgent(ua string) (program, role string) {
+	program, rest, _ := strings.Cut(ua, "/")
+	_, rest, ok := strings.Cut(rest, ") ")
+	if !ok {
+		return program, ""
+	}
+	// rest is kubernetes/<sha>[/role[/account]]
+	parts := strings.Split(rest, "/")
+	if len(parts) > 2 {
+		role = parts[2]
+		if i := strings.LastIndex(role, ":"); strings.HasPrefix(role, "system:serviceaccount:") {
+			role = role[i+1:]
+		}
+	}
+	return program, role
+}

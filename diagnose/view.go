@@ -1,0 +1,554 @@
+package diagnose
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"sort"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/kubedyno/kubedyno/record"
+	"github.com/kubedyno/kubedyno/stat"
+)
+
+// Component names as processes and series carry them.
+const (
+	APIServer         = "kube-apiserver"
+	ControllerManager = "kube-controller-manager"
+	Scheduler         = "kube-scheduler"
+	Etcd              = "etcd"
+	Load              = "kubedyno-load"
+	Hollow            = "kubedyno-hollow"
+	Self              = "kubedyno" // command, collectors and page
+	Keeper            = "kubedyno-keeper"
+	Machine           = "machine" // in findings: the whole machine
+)
+
+// regularScrape is the interval of scrapes where the recording does not say.
+const regularScrape = 5 * time.Second
+
+// A View is a run as detectors see it: the recording's tables joined, the
+// stages accounted, busy time and limits worked out. Times are seconds since
+// Load.Start. A View is computed once and not changed.
+type View struct {
+	Meta record.Meta
+	// Load is from the first measured pod's due time to the last one running
+	// (or to the end of the load phase, where some never ran).
+	Load record.Window
+	// Plateau is where resources are judged: between the first 5 % of pods
+	// created and the last 5 % running, without ramp and stragglers.
+	Plateau record.Window
+
+	Pods       []record.Pod       // of the measured phases
+	Operations []record.Operation // of the measured phases
+	Requests   []record.Request   // received during Load; nil unless HasRequests
+	Counts     PodCounts
+
+	HasPods, HasOperations, HasRequests, HasProcesses, HasMachine bool
+
+	// Stages are the eight in order; Together is created → bound.
+	Stages   []Stage
+	Together Stage
+	// StagesOK is false where the stage data contradicts itself; StagesWhy
+	// says how. Detectors then do not assess stages.
+	StagesOK  bool
+	StagesWhy string
+	Lost      LostTime
+
+	Rate       float64 // pods bound per second; 0 unknown
+	Throughput *stat.Throughput
+	Latencies  Latencies
+	Resources  []Resource
+	Limits     []Limit
+	Harness    Harness
+	Warnings   []string
+
+	src       Source
+	err       error
+	processes map[string][]process // by component
+	machine   []record.MachineSample
+	idle      map[string]float64 // CPUs busy while idle, by component; Machine too
+}
+
+type process struct{ samples []record.ProcessSample }
+
+// NewView digests a recording. An error means that it could not be read, not
+// that something is missing from it.
+func NewView(src Source) (*View, error) {
+	v := &View{Meta: src.Meta(), src: src, StagesOK: true}
+	if err := v.read(); err != nil {
+		return nil, err
+	}
+	v.count()
+	v.accountStages()
+	v.accountLatencies()
+	v.accountLimits()
+	v.accountResources()
+	v.accountHarness()
+	return v, v.err
+}
+
+func (v *View) read() error {
+	pods, err := v.src.Pods()
+	pods, v.HasPods, err = optional("pods", pods, err)
+	if err != nil {
+		return err
+	}
+	ops, err := v.src.Operations()
+	ops, v.HasOperations, err = optional("operations", ops, err)
+	if err != nil {
+		return err
+	}
+	steady := map[string]bool{}
+	for _, p := range v.Meta.Phases {
+		if p.Kind == record.PhaseSteady {
+			steady[p.Name] = true
+		}
+	}
+	window, hasWindow := v.src.Steady()
+	for _, p := range pods {
+		at := firstSet(p.DueMicros, p.CreatedMicros)
+		if measured(steady, p.Phase, window, hasWindow, at) {
+			v.Pods = append(v.Pods, p)
+		}
+	}
+	// An operation is measured where it asks for pods: deleting and scaling
+	// down are load, not part of a pod's way to Running.
+	for _, o := range ops {
+		if o.Pods > 0 && measured(steady, o.Phase, window, hasWindow, o.DueMicros) {
+			v.Operations = append(v.Operations, o)
+		}
+	}
+	sort.SliceStable(v.Pods, func(i, j int) bool {
+		a, b := v.Pods[i], v.Pods[j]
+		if a.CreatedMicros != b.CreatedMicros {
+			return a.CreatedMicros < b.CreatedMicros
+		}
+		return a.Namespace+"/"+a.Name < b.Namespace+"/"+b.Name
+	})
+	v.setWindows(window, hasWindow)
+
+	requests, err := v.src.Requests()
+	requests, v.HasRequests, err = optional("requests", requests, err)
+	if err != nil {
+		return err
+	}
+	for _, r := range requests {
+		if at := time.UnixMicro(r.ReceivedMicros); !at.Before(v.Load.Start) && !at.After(v.Load.End) {
+			v.Requests = append(v.Requests, r)
+		}
+	}
+	slices.SortStableFunc(v.Requests, func(a, b record.Request) int {
+		return int(min(max(a.ReceivedMicros-b.ReceivedMicros, -1), 1))
+	})
+	v.checkRequests()
+
+	samples, err := v.src.Processes()
+	samples, v.HasProcesses, err = optional("processes", samples, err)
+	if err != nil {
+		return err
+	}
+	v.groupProcesses(samples)
+	machine, err := v.src.MachineSamples()
+	v.machine, v.HasMachine, err = optional("machine", machine, err)
+	if err != nil {
+		return err
+	}
+	v.machine = slices.Clone(v.machine)
+	slices.SortFunc(v.machine, func(a, b record.MachineSample) int {
+		return int(min(max(a.TimeMicros-b.TimeMicros, -1), 1))
+	})
+	return nil
+}
+
+// measured says whether something belongs to the measured load. Without
+// phases (a live cluster) the whole recording is the load.
+func measured(steady map[string]bool, phase string, w record.Window, hasWindow bool, at int64) bool {
+	if phase != "" && len(steady) > 0 {
+		return steady[phase]
+	}
+	if !hasWindow {
+		return true
+	}
+	return at != 0 && w.Contains(time.UnixMicro(at))
+}
+
+func firstSet(ts ...int64) int64 {
+	for _, t := range ts {
+		if t != 0 {
+			return t
+		}
+	}
+	return 0
+}
+
+func (v *View) setWindows(steady record.Window, hasSteady bool) {
+	var start, end int64
+	var created, running []int64
+	unfinished := false
+	for _, p := range v.Pods {
+		if at := firstSet(p.DueMicros, p.SentMicros, p.CreatedMicros); at != 0 && (start == 0 || at < start) {
+			start = at
+		}
+		end = max(end, p.RunningMicros)
+		if p.CreatedMicros != 0 {
+			created = append(created, p.CreatedMicros)
+		}
+		if p.RunningMicros != 0 {
+			running = append(running, p.RunningMicros)
+		} else {
+			unfinished = true
+		}
+	}
+	for _, o := range v.Operations {
+		if o.DueMicros != 0 && (start == 0 || o.DueMicros < start) {
+			start = o.DueMicros
+		}
+	}
+	v.Load = record.Window{Start: time.UnixMicro(start), End: time.UnixMicro(end)}
+	if (unfinished || end == 0) && hasSteady && steady.End.After(v.Load.End) {
+		v.Load.End = steady.End
+	}
+	if start == 0 {
+		v.Load = steady
+	}
+	v.Plateau = v.Load
+	if len(created) >= 20 && len(running) >= 20 {
+		slices.Sort(created)
+		slices.Sort(running)
+		a, b := created[len(created)/20], running[len(running)-1-len(running)/20]
+		if b > a {
+			v.Plateau = record.Window{Start: time.UnixMicro(a), End: time.UnixMicro(b)}
+		}
+	}
+}
+
+// sec is a time of a table in seconds since Load.Start.
+func (v *View) sec(micros int64) float64 {
+	return float64(micros-v.Load.Start.UnixMicro()) / 1e6
+}
+
+// Span is the load window's length in seconds.
+func (v *View) Span() float64 { return v.Load.Seconds() }
+
+func (v *View) count() {
+	c := &v.Counts
+	for _, o := range v.Operations {
+		c.Requests++
+		c.Expected += int(o.Pods)
+		switch {
+		case o.SentMicros == 0:
+			c.Missed++
+		case o.Error != "" || o.Code >= 400:
+			c.Errors++
+		}
+	}
+	if v.Meta.Workload.ExpectedPods > 0 {
+		c.Expected = v.Meta.Workload.ExpectedPods
+	}
+	for _, p := range v.Pods {
+		if p.CreatedMicros != 0 {
+			c.Seen++
+		}
+		if p.BoundMicros != 0 {
+			c.Bound++
+		}
+		switch {
+		case p.RunningMicros != 0:
+			c.Running++
+		case p.CreatedMicros != 0:
+			c.Stuck++
+			if p.FailedReason != "" {
+				c.Failed++
+			}
+		}
+	}
+	if !v.HasOperations && v.Meta.Workload.ExpectedPods == 0 {
+		c.Expected = c.Seen // a live cluster: nobody announced anything
+	}
+	c.Lost = max(0, c.Expected-c.Seen)
+}
+
+// checkRequests compares the audit log with the watch, two independent
+// witnesses of the same bindings. Audit in batch mode drops events when its
+// buffer is full; a log with holes must not be counted.
+func (v *View) checkRequests() {
+	if !v.HasRequests {
+		return
+	}
+	bindings, bound := 0, 0
+	for _, r := range v.Requests {
+		if r.Resource == "pods" && r.Subresource == "binding" && r.Code < 300 {
+			bindings++
+		}
+	}
+	for _, p := range v.Pods {
+		if p.BoundMicros != 0 {
+			bound++
+		}
+	}
+	if float64(bindings) < 0.98*float64(bound) {
+		v.Warnings = append(v.Warnings, fmt.Sprintf("the audit log holds %d bindings of the %d that the watch saw; it has holes and is not used", bindings, bound))
+		v.HasRequests, v.Requests = false, nil
+	}
+}
+
+// Increase is by how much a component's counters grew over the load. ok is
+// false where they were not recorded.
+func (v *View) Increase(component, metric string, match map[string]string) (float64, bool) {
+	m := map[string]string{"component": component}
+	for k, x := range match {
+		m[k] = x
+	}
+	x, ok, err := v.src.Increase(metric, m, v.metricWindow())
+	if _, _, err := optional[struct{}](metric, nil, err); err != nil && v.err == nil {
+		v.err = err
+	}
+	return x, ok && err == nil
+}
+
+// metricWindow is the load and one scrape more, so that the last seconds' work
+// is not lost; what runs idle in that time adds almost nothing to a sum.
+func (v *View) metricWindow() record.Window {
+	tail := regularScrape
+	for _, o := range v.Meta.Collectors {
+		if o.Name == "metrics" && o.IntervalSeconds > 0 {
+			tail = time.Duration(o.IntervalSeconds * float64(time.Second))
+		}
+	}
+	return record.Window{Start: v.Load.Start, End: v.Load.End.Add(tail)}
+}
+
+// Stage is the accounting of one stage, or of Scheduling.
+func (v *View) Stage(name string) Stage {
+	if name == Scheduling {
+		return v.Together
+	}
+	for _, s := range v.Stages {
+		if s.Name == name {
+			return s
+		}
+	}
+	return Stage{Name: name}
+}
+
+// Excess is a stage's lost pod-seconds, 0 where unknown.
+func (v *View) Excess(stage string) float64 {
+	if s := v.Stage(stage); s.ExcessSeconds != nil {
+		return *s.ExcessSeconds
+	}
+	return 0
+}
+
+// Known says whether a stage was measured.
+func (v *View) Known(stage string) bool { return v.Stage(stage).WaitSeconds != nil }
+
+// LostStages are the stages that lost time, largest first, queue, decide and
+// bind as one where they could not be told apart.
+func (v *View) LostStages() []Stage {
+	all := slices.Clone(v.Stages)
+	if !v.Known(Bind) && v.Together.WaitSeconds != nil {
+		all = append(all, v.Together)
+	}
+	var lost []Stage
+	for _, s := range all {
+		if s.ExcessSeconds != nil && *s.ExcessSeconds > 0 {
+			lost = append(lost, s)
+		}
+	}
+	slices.SortStableFunc(lost, func(a, b Stage) int {
+		switch {
+		case *a.ExcessSeconds > *b.ExcessSeconds:
+			return -1
+		case *a.ExcessSeconds < *b.ExcessSeconds:
+			return 1
+		}
+		return 0
+	})
+	return lost
+}
+
+// Symptom says whether pods waited enough for anything to be a bottleneck. A
+// run may keep every resource busy and still hold nobody up.
+func (v *View) Symptom() bool {
+	n := float64(max(1, v.Counts.Seen))
+	return v.Lost.PodSeconds >= symptomShare*v.Lost.TotalPodSeconds && v.Lost.PodSeconds/n >= symptomMean
+}
+
+// The symptom gate. A stage share of 10 % is the floor of research/faults.md
+// 3.5; half a second a pod on average is below what a user notices in a pod
+// start and above the jitter of a busy two-core machine.
+const (
+	symptomShare = 0.10
+	symptomMean  = 0.5
+)
+
+// Component is the configuration of the first process of that name.
+func (v *View) Component(name string) (record.Component, bool) {
+	for _, c := range v.Meta.Cluster.Components {
+		if c.Name == name {
+			return c, true
+		}
+	}
+	return record.Component{}, false
+}
+
+// Quota is the CPU quota of a component's processes together, in cores. ok is
+// false where there is none.
+func (v *View) Quota(component string) (cores float64, ok bool) {
+	for _, c := range v.Meta.Cluster.Components {
+		if c.Name == component && c.CPU > 0 {
+			cores += c.CPU
+			ok = true
+		}
+	}
+	return cores, ok
+}
+
+// Flag is the value of a component's command-line flag, without dashes in its
+// name. known is false where the component's flags were not recorded at all.
+func (v *View) Flag(component, flag string) (value string, set, known bool) {
+	c, ok := v.Component(component)
+	if !ok || (len(c.Args) == 0 && len(c.Flags) == 0) {
+		return "", false, false
+	}
+	// The last one wins, as on the command line.
+	for i := len(c.Args) - 1; i >= 0; i-- {
+		name, x, has := strings.Cut(strings.TrimLeft(c.Args[i], "-"), "=")
+		if name != flag || !strings.HasPrefix(c.Args[i], "-") {
+			continue
+		}
+		if !has && i+1 < len(c.Args) {
+			x = c.Args[i+1]
+		}
+		return x, true, true
+	}
+	for _, name := range []string{flag, "-" + flag, "--" + flag} {
+		if x, ok := c.Flags[name]; ok {
+			return x, true, true
+		}
+	}
+	return "", false, true
+}
+
+// IsHarness says whether a component belongs to us.
+func (v *View) IsHarness(component string) bool {
+	switch component {
+	case Load, Hollow, Self, Keeper:
+		return true
+	}
+	c, ok := v.Component(component)
+	return ok && c.Harness
+}
+
+// accountLimits finds the client-side limits in force. Defaults are those of
+// the components' own code: pkg/controller/apis/config/v1alpha1/defaults.go
+// (20/30, per controller) and pkg/scheduler/apis/config/v1/defaults.go
+// (50/100).
+func (v *View) accountLimits() {
+	for _, d := range []Limit{
+		{Component: ControllerManager, QPS: 20, Burst: 30},
+		{Component: Scheduler, QPS: 50, Burst: 100},
+	} {
+		v.Limits = append(v.Limits, v.limit(d))
+	}
+}
+
+func (v *View) limit(d Limit) Limit {
+	d.Source = "default"
+	qps, set, known := v.Flag(d.Component, "kube-api-qps")
+	if !known {
+		return Limit{Component: d.Component, Source: "unknown"}
+	}
+	// The scheduler ignores these flags once it has a configuration file,
+	// whose content is not in the recording.
+	if file, _, _ := v.Flag(d.Component, "config"); file != "" {
+		return Limit{Component: d.Component, Source: "unknown"}
+	}
+	if x, err := strconv.ParseFloat(qps, 64); set && err == nil {
+		d.QPS, d.Source = x, "flag"
+	}
+	if burst, set, _ := v.Flag(d.Component, "kube-api-burst"); set {
+		if x, err := strconv.ParseFloat(burst, 64); err == nil {
+			d.Burst, d.Source = x, "flag"
+		}
+	}
+	if d.QPS == 0 {
+		d.QPS, d.Burst = 5, 10 // client-go's own default, rest.DefaultQPS
+	}
+	return d
+}
+
+// Limit is the client-side limit of a component.
+func (v *View) Limit(component string) Limit {
+	for _, l := range v.Limits {
+		if l.Component == component {
+			return l
+		}
+	}
+	return Limit{Component: component, Source: "unknown"}
+}
+
+// DefaultLimit is what a component limits itself to when nobody set anything.
+func DefaultLimit(component string) float64 {
+	if component == Scheduler {
+		return 50
+	}
+	return 20
+}
+
+func (v *View) accountLatencies() {
+	var startup, intent []float64
+	missingStartup, missingIntent := 0, v.Counts.Lost
+	var bound []float64
+	for _, p := range v.Pods {
+		if p.BoundMicros != 0 {
+			bound = append(bound, v.sec(p.BoundMicros))
+		}
+		switch {
+		case p.CreatedMicros == 0:
+		case p.RunningMicros == 0:
+			missingStartup++
+		default:
+			startup = append(startup, float64(p.RunningMicros-p.CreatedMicros)/1e6)
+		}
+		switch {
+		case p.DueMicros == 0:
+		case p.RunningMicros == 0 && p.CreatedMicros != 0:
+			missingIntent++
+		case p.RunningMicros != 0:
+			intent = append(intent, float64(p.RunningMicros-p.DueMicros)/1e6)
+		}
+	}
+	v.Latencies = Latencies{
+		PodStartup: latencyOf(startup, missingStartup),
+		Intent:     latencyOf(intent, missingIntent),
+	}
+	if t, ok := stat.ThroughputOf(bound); ok {
+		v.Throughput, v.Rate = &t, t.Mean
+	} else if v.Span() > 0 {
+		v.Rate = float64(len(bound)) / v.Span() // too short for more than that
+	}
+}
+
+func latencyOf(xs []float64, missing int) LatencyOf {
+	l := LatencyOf{N: len(xs) + missing, Incomplete: missing}
+	slices.Sort(xs)
+	at := func(q float64) *float64 {
+		if !stat.Carries(l.N, q) {
+			return nil
+		}
+		rank := max(1, int(math.Ceil(float64(l.N)*q-1e-9)))
+		if rank > len(xs) {
+			return nil // it never arrived
+		}
+		return &xs[rank-1]
+	}
+	l.P50, l.P90, l.P99 = at(0.5), at(0.9), at(0.99)
+	if missing == 0 {
+		l.Max = at(1)
+	}
+	return l
+}

@@ -1,0 +1,139 @@
+package experiment
+
+import (
+	"bytes"
+	"embed"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"text/template"
+)
+
+//go:embed builtin/*.yaml
+var builtinFiles embed.FS
+
+// Params are a built-in experiment's parameters by name, as the command line
+// has them: {"nodes": "50"}. What is left out keeps its default.
+type Params map[string]string
+
+// Param describes one parameter.
+type Param struct{ Name, Default, Help string }
+
+// Info describes a built-in experiment.
+type Info struct {
+	Name    string
+	Summary string
+	Params  []Param
+}
+
+var (
+	nodesParam       = Param{"nodes", "50", "hollow nodes"}
+	podsPerNodeParam = Param{"pods-per-node", "30", "pods for each node"}
+	rateParam        = Param{"rate", "20/s", "how fast pods are created"}
+)
+
+// Builtins lists the built-in experiments, sorted by name.
+func Builtins() []Info {
+	return []Info{
+		{"density", "one Deployment with 30 pods for each node, created at once: how fast do pods start?", []Param{nodesParam, podsPerNodeParam}},
+		{"density-direct", "the same number of bare pods at a fixed rate: does the cluster keep up?", []Param{nodesParam, podsPerNodeParam, rateParam}},
+	}
+}
+
+// Builtin returns a built-in experiment.
+func Builtin(name string, p Params) (*Experiment, error) {
+	data, err := BuiltinYAML(name, p)
+	if err != nil {
+		return nil, err
+	}
+	e, err := Parse(name, data)
+	var ps Problems
+	if errors.As(err, &ps) {
+		for i := range ps {
+			ps[i].Line = 0
+		}
+		return nil, ps
+	}
+	if err != nil {
+		return nil, err
+	}
+	// Positions in a file that the user never saw would not help in messages
+	// about settings.
+	for path, pl := range e.source.place {
+		pl.line = 0
+		e.source.place[path] = pl
+	}
+	return e, nil
+}
+
+// BuiltinYAML is a built-in experiment as a commented file to start from.
+func BuiltinYAML(name string, p Params) ([]byte, error) {
+	all := Builtins()
+	i := slices.IndexFunc(all, func(b Info) bool { return b.Name == name })
+	if i < 0 {
+		names := make([]string, len(all))
+		for i, b := range all {
+			names[i] = b.Name
+		}
+		return nil, Problems{{Text: unknown("experiment", name, names)}}
+	}
+	values, err := all[i].values(p)
+	if err != nil {
+		return nil, err
+	}
+	text, err := builtinFiles.ReadFile("builtin/" + name + ".yaml")
+	if err != nil {
+		return nil, fmt.Errorf("built-in experiment: %w", err)
+	}
+	t, err := template.New(name).Parse(string(text))
+	if err != nil {
+		return nil, fmt.Errorf("built-in experiment: %w", err)
+	}
+	var b bytes.Buffer
+	if err := t.Execute(&b, values); err != nil {
+		return nil, fmt.Errorf("built-in experiment: %w", err)
+	}
+	return b.Bytes(), nil
+}
+
+// builtinValues is what the built-in files' templates see.
+type builtinValues struct {
+	Nodes, PodsPerNode, Pods, NodePods int
+	Rate                               string
+}
+
+func (info Info) values(p Params) (builtinValues, error) {
+	v := builtinValues{}
+	var ps Problems
+	given := map[string]string{}
+	names := make([]string, len(info.Params))
+	for i, param := range info.Params {
+		names[i], given[param.Name] = param.Name, param.Default
+	}
+	for _, name := range sortedKeys(p) {
+		if !slices.Contains(names, name) {
+			ps = append(ps, Problem{Text: info.Name + ": " + unknown("parameter", name, names)})
+		}
+		given[name] = p[name]
+	}
+	number := func(name string, most int) int {
+		n, err := strconv.Atoi(given[name])
+		if err != nil || n < 1 || n > most {
+			ps = append(ps, Problem{File: "--" + name, Text: fmt.Sprintf("want a whole number from 1 to %d, got %s", most, quote(given[name]))})
+		}
+		return n
+	}
+	const mostNodes, mostPods = 20_000, 1000
+	v.Nodes, v.PodsPerNode = number("nodes", mostNodes), number("pods-per-node", mostPods)
+	v.Pods = v.Nodes * v.PodsPerNode
+	// Asking for more pods on a node than it holds by default is asking for larger nodes.
+	v.NodePods = max(defaultNodePods, v.PodsPerNode)
+	if rate, ok := given["rate"]; ok {
+		if _, err := ParseRate(rate); err != nil {
+			ps = append(ps, Problem{File: "--rate", Text: fmt.Sprintf("%v, got %s", err, quote(rate))})
+		}
+		v.Rate = rate
+	}
+	return v, ps.err()
+}

@@ -1,0 +1,115 @@
+package experiment
+
+import (
+	"bytes"
+	"fmt"
+	"reflect"
+	"strconv"
+	"time"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// YAML writes the effective experiment: every value that applies, defaults and
+// settings included. Parse reads it back as the same experiment.
+func (e *Experiment) YAML() ([]byte, error) {
+	var b bytes.Buffer
+	enc := yaml.NewEncoder(&b)
+	enc.SetIndent(2)
+	if err := enc.Encode(encode(reflect.ValueOf(*e), defaultOf(reflect.TypeFor[Experiment]()))); err != nil {
+		return nil, fmt.Errorf("write experiment: %w", err)
+	}
+	if err := enc.Close(); err != nil {
+		return nil, fmt.Errorf("write experiment: %w", err)
+	}
+	return b.Bytes(), nil
+}
+
+func defaultOf(t reflect.Type) reflect.Value { return newDefault(t).Elem() }
+
+// encode turns v into a node. Def is what a file that leaves v out would get.
+func encode(v, def reflect.Value) *yaml.Node {
+	if v.Kind() == reflect.Pointer {
+		if v.IsNil() {
+			return &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!null", Value: "null"}
+		}
+		return encode(v.Elem(), defaultOf(v.Type().Elem()))
+	}
+	switch x := v.Interface().(type) {
+	case time.Duration:
+		return scalar("!!str", formatDuration(x))
+	case Limit:
+		return scalar("!!str", x.String())
+	case Quantity:
+		return &yaml.Node{Kind: yaml.ScalarNode, Value: string(x)} // 16 needs no quotes
+	case Rate:
+		if x.Over == 0 {
+			return scalar("!!str", x.String())
+		}
+		n := &yaml.Node{Kind: yaml.MappingNode, Style: yaml.FlowStyle}
+		add(n, "from", scalar("!!str", perSecond(x.From)))
+		add(n, "to", scalar("!!str", perSecond(x.PerSecond)))
+		add(n, "over", scalar("!!str", formatDuration(x.Over)))
+		return n
+	case Distribution:
+		if x.Kind == Constant {
+			return scalar("!!str", formatDuration(x.Value))
+		}
+		n := encodeStruct(v, reflect.Zero(v.Type()))
+		n.Style = yaml.FlowStyle
+		return n
+	}
+	switch v.Kind() {
+	case reflect.String:
+		return scalar("!!str", v.String())
+	case reflect.Bool:
+		return scalar("!!bool", strconv.FormatBool(v.Bool()))
+	case reflect.Int, reflect.Int64:
+		return scalar("!!int", strconv.FormatInt(v.Int(), 10))
+	case reflect.Float64:
+		return &yaml.Node{Kind: yaml.ScalarNode, Value: formatFloat(v.Float())}
+	case reflect.Slice:
+		n := &yaml.Node{Kind: yaml.SequenceNode}
+		for i := range v.Len() {
+			n.Content = append(n.Content, encode(v.Index(i), defaultOf(v.Type().Elem())))
+		}
+		return n
+	case reflect.Map:
+		n := &yaml.Node{Kind: yaml.MappingNode}
+		keys := map[string]reflect.Value{}
+		for _, k := range v.MapKeys() {
+			keys[k.String()] = v.MapIndex(k)
+		}
+		for _, k := range sortedKeys(keys) {
+			element := keys[k]
+			if element.Type() == nullableType && !element.IsNil() {
+				element = element.Elem()
+			}
+			add(n, k, encode(element, reflect.Zero(element.Type())))
+		}
+		return n
+	}
+	return encodeStruct(v, def)
+}
+
+func encodeStruct(v, def reflect.Value) *yaml.Node {
+	n := &yaml.Node{Kind: yaml.MappingNode}
+	for _, f := range fieldsOf(v.Type()) {
+		fv, fd := v.Field(f.index), def.Field(f.index)
+		empty := fv.IsZero() || fv.Kind() == reflect.Map && fv.Len() == 0 || fv.Kind() == reflect.Slice && fv.Len() == 0
+		if empty && fd.IsZero() && !f.rules.has("required") {
+			continue
+		}
+		add(n, f.key, encode(fv, fd))
+	}
+	return n
+}
+
+func add(n *yaml.Node, key string, value *yaml.Node) {
+	n.Content = append(n.Content, scalar("!!str", key), value)
+}
+
+// scalar lets the encoder quote text that would read as something else.
+func scalar(tag, value string) *yaml.Node {
+	return &yaml.Node{Kind: yaml.ScalarNode, Tag: tag, Value: value}
+}

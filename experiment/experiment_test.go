@@ -1,0 +1,469 @@
+package experiment
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+)
+
+var update = flag.Bool("update", false, "rewrite the expected messages")
+
+// Each file is wrong in its own way; the golden file has what is said of it.
+func TestBadFiles(t *testing.T) {
+	files, err := filepath.Glob("testdata/bad/*.yaml")
+	if err != nil || len(files) < 30 {
+		t.Fatalf("%d files, %v", len(files), err)
+	}
+	var b strings.Builder
+	for _, f := range files {
+		name := filepath.Base(f)
+		data, err := os.ReadFile(f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = Parse(name, data)
+		var ps Problems
+		if !errors.As(err, &ps) || len(ps) == 0 {
+			t.Errorf("%s: got %v, want Problems", f, err)
+			continue
+		}
+		for _, p := range ps {
+			if p.Line < 1 || p.Column < 1 || p.File != name {
+				t.Errorf("%s: no place: %+v", f, p)
+			}
+		}
+		fmt.Fprintf(&b, "%v\n\n", err)
+	}
+	golden(t, "testdata/bad.golden", b.String())
+}
+
+func golden(t *testing.T, file, got string) {
+	t.Helper()
+	if *update {
+		if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	want, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got == string(want) {
+		return
+	}
+	g, w := strings.Split(got, "\n"), strings.Split(string(want), "\n")
+	for i := range max(len(g), len(w)) {
+		if i >= len(g) || i >= len(w) || g[i] != w[i] {
+			t.Fatalf("%s: first difference in line %d (-update rewrites it)\n got: %s\nwant: %s", file, i+1,
+				strings.Join(g[min(i, len(g)):min(i+1, len(g))], ""), strings.Join(w[min(i, len(w)):min(i+1, len(w))], ""))
+		}
+	}
+}
+
+// same compares experiments by what they say, not by where it was said.
+func same(a, b *Experiment) bool {
+	x, y := *a, *b
+	x.source, y.source = source{}, source{}
+	return reflect.DeepEqual(x, y)
+}
+
+// names draws valid names that differ by i.
+func drawName(t *rapid.T, i int) string {
+	return fmt.Sprintf("%s%d", rapid.StringMatching(`[a-z][-a-z0-9]{0,10}x`).Draw(t, "name"), i)
+}
+
+func drawDuration(t *rapid.T, lo, hi time.Duration) time.Duration {
+	return time.Duration(rapid.Int64Range(int64(lo), int64(hi)).Draw(t, "duration"))
+}
+
+func drawRate(t *rapid.T) Rate {
+	per := rapid.Float64Range(0.1, 10_000)
+	switch rapid.IntRange(0, 3).Draw(t, "rate") {
+	case 0:
+		return Rate{Burst: true}
+	case 1:
+		return Rate{From: per.Draw(t, "from"), PerSecond: per.Draw(t, "to"), Over: drawDuration(t, time.Millisecond, time.Hour)}
+	case 2:
+		r, _ := ParseRate(fmt.Sprintf("%d/m", rapid.IntRange(6, 1000).Draw(t, "per minute")))
+		return r
+	}
+	return Rate{PerSecond: per.Draw(t, "per second")}
+}
+
+func drawDistribution(t *rapid.T) Distribution {
+	a := drawDuration(t, 1, time.Minute)
+	b := a + drawDuration(t, 0, time.Minute)
+	return rapid.SampledFrom([]Distribution{
+		{Kind: Constant, Value: a}, {Kind: Constant}, {Kind: Uniform, Min: a, Max: b}, {Kind: LogNormal, Median: a, P99: b},
+	}).Draw(t, "distribution")
+}
+
+func drawWait(t *rapid.T, s State) *Wait {
+	if rapid.Bool().Draw(t, "no wait") {
+		return nil
+	}
+	return &Wait{For: s, Timeout: drawDuration(t, time.Second, time.Hour), Stall: drawDuration(t, time.Second, time.Hour)}
+}
+
+// drawExperiment draws a valid experiment.
+func drawExperiment(t *rapid.T) *Experiment {
+	e := &Experiment{}
+	e.setDefaults()
+	text := rapid.OneOf(rapid.String(), rapid.SampledFrom([]string{"", "null", "5", "true", "~", "a: b", "# x", " x ", "{", "a\nb", "2020-01-01", "0x1", "\t", "<<", "=", "é"}))
+	e.Name = drawName(t, 0)
+	e.Description = text.Draw(t, "description")
+	e.Seed = rapid.Int64().Draw(t, "seed")
+	e.Observe = Observe{Profile: rapid.Bool().Draw(t, "profile")}
+	if rapid.Bool().Draw(t, "interval") {
+		e.Observe.Interval = drawDuration(t, 100*time.Millisecond, time.Minute)
+	}
+	c := &e.Cluster
+	c.Profile = Profile(rapid.SampledFrom(c.Profile.values()).Draw(t, "profile"))
+	c.Nodes = 20_000
+	c.Node.CPU = Quantity(rapid.SampledFrom([]string{"64", "4.5", "1600m", ".5", "1k"}).Draw(t, "cpu"))
+	c.Node.Memory = Quantity(rapid.SampledFrom([]string{"64Gi", "128000000000", "1.5Ti", "500M"}).Draw(t, "memory"))
+	c.Node.Identity = IdentityPooled
+	c.Node.Labels = map[string]string{"example.com/zone": "a.1", "t": "true", "n": "5", "e": ""}
+	c.Node.StartDelay, c.Node.StopDelay = drawDistribution(t), drawDistribution(t)
+	value := text.Draw(t, "value")
+	c.Components = map[string]Component{
+		"etcd":           {CPU: rapid.Float64Range(0.01, 64).Draw(t, "quota"), Env: map[string]string{"GOGC": "50", "X": value}},
+		"kube-apiserver": {Args: map[string]*string{"kube-api-qps": &value, "off": nil}, Binary: "/x/" + value},
+	}
+	n := rapid.IntRange(1, 5).Draw(t, "phases")
+	for i := range n {
+		name := drawName(t, i+1)
+		cr := &Create{}
+		cr.setDefaults()
+		cr.Kind, cr.Count, cr.Rate, cr.Wait = Pod, rapid.IntRange(1, 1000).Draw(t, "count"), drawRate(t), drawWait(t, StateRunning)
+		cr.Pod.Token = rapid.Bool().Draw(t, "token")
+		cr.Pod.Labels = map[string]string{"app": "a{index}-{phase}"}
+		if rapid.Bool().Draw(t, "deployment") {
+			cr.Kind, cr.Replicas = Deployment, rapid.IntRange(1, 100).Draw(t, "replicas")
+		}
+		cr.SendWithin = drawDuration(t, time.Millisecond, time.Hour)
+		e.Phases = append(e.Phases, Phase{Name: name, Kind: KindSteady, Create: cr})
+		if cr.Kind == Deployment && rapid.Bool().Draw(t, "scale") {
+			s := &Scale{Phase: name, Replicas: 0, Rate: drawRate(t), SendWithin: time.Second, Wait: drawWait(t, StateGone)}
+			e.Phases = append(e.Phases, Phase{Name: name + "-s", Kind: KindDrain, Scale: s})
+		}
+		switch rapid.IntRange(0, 2).Draw(t, "then") {
+		case 0:
+			d := &Delete{Phase: name, Rate: drawRate(t), SendWithin: time.Second, Wait: drawWait(t, StateGone)}
+			e.Phases = append(e.Phases, Phase{Name: name + "-d", Kind: KindDrain, Delete: d})
+		case 1:
+			e.Phases = append(e.Phases, Phase{Name: name + "-i", Kind: KindSettle, Settle: &Settle{For: drawDuration(t, time.Second, time.Hour)}},
+				Phase{Name: name + "-w", Kind: KindSteady, Wait: &Wait{For: StateReady, Timeout: time.Minute, Stall: time.Minute}})
+		}
+	}
+	e.Objectives = []Objective{
+		{Name: "a", Indicator: PodStartup, Quantile: rapid.Float64Range(0.001, 1).Draw(t, "quantile"),
+			Limit: Limit{Value: drawDuration(t, 1, time.Hour).Seconds(), Unit: "s"}},
+		{Name: "b", Indicator: Throughput, Limit: Limit{Value: rapid.Float64Range(0.01, 1000).Draw(t, "limit"), Unit: "1/s"}},
+	}
+	return e
+}
+
+func TestYAMLReadsBackAsTheSame(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		e := drawExperiment(t)
+		if err := e.Validate(); err != nil {
+			t.Skip(err)
+		}
+		data, err := e.YAML()
+		if err != nil {
+			t.Fatal(err)
+		}
+		back, err := Parse("back", data)
+		if err != nil {
+			t.Fatalf("%v\n%s", err, data)
+		}
+		if !same(e, back) {
+			again, _ := back.YAML()
+			t.Fatalf("wrote\n%s\nread\n%s\n%#v\n%#v", data, again, e.Objectives, back.Objectives)
+		}
+	})
+}
+
+func TestBuiltins(t *testing.T) {
+	for _, b := range Builtins() {
+		e, err := Builtin(b.Name, nil)
+		if err != nil {
+			t.Fatalf("%s: %v", b.Name, err)
+		}
+		if e.Name != b.Name || e.ExpectedPods() != 1500 || e.PeakPods() != 1500 || e.Cluster.Nodes != 50 {
+			t.Errorf("%s: %d pods, %d at most, %d nodes", b.Name, e.ExpectedPods(), e.PeakPods(), e.Cluster.Nodes)
+		}
+		data, err := e.YAML()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if back, err := Parse(b.Name, data); err != nil || !same(e, back) {
+			t.Errorf("%s does not read back: %v", b.Name, err)
+		}
+		p := Params{}
+		for _, param := range b.Params {
+			p[param.Name] = param.Default
+		}
+		if given, err := Builtin(b.Name, p); err != nil || !same(e, given) {
+			t.Errorf("%s: the defaults given are not the defaults: %v", b.Name, err)
+		}
+	}
+	e, err := Builtin("density-direct", Params{"nodes": "3", "pods-per-node": "200", "rate": "300/m"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	load := e.Phases[3].Create
+	if e.ExpectedPods() != 600 || load.Rate.PerSecond != 5 || load.Kind != Pod || e.Cluster.Node.Pods != 200 {
+		t.Errorf("%d pods, %+v", e.ExpectedPods(), load)
+	}
+}
+
+func TestBadParams(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		p    Params
+		want string
+	}{
+		{"densty", nil, `unknown experiment "densty", did you mean "density"?`},
+		{"density", Params{"node": "5"}, `density: unknown parameter "node", did you mean "nodes"?`},
+		{"density", Params{"nodes": "0"}, `--nodes: want a whole number from 1 to 20000, got "0"`},
+		{"density", Params{"nodes": "1e3", "pods-per-node": "-1"}, "--nodes: want a whole number from 1 to 20000, got \"1e3\"\n--pods-per-node: want a whole number from 1 to 1000, got \"-1\""},
+		{"density-direct", Params{"rate": "0"}, `--rate: a rate must be above 0: nothing would ever be sent, got "0"`},
+		{"density-direct", Params{"rate": "1/h"}, "density-direct: phases[3].create.rate: 1500 operations at 1/h take 1499h; a phase can send for at most 24h"},
+	} {
+		_, err := Builtin(c.name, c.p)
+		if err == nil || err.Error() != c.want {
+			t.Errorf("%s %v:\n got %v\nwant %s", c.name, c.p, err, c.want)
+		}
+	}
+}
+
+func TestSets(t *testing.T) {
+	const own = "own.yaml"
+	file := []byte(`name: own
+cluster: {nodes: 10, components: {kube-scheduler: {args: {v: 2, kube-api-qps: 5}}}}
+phases:
+  - name: load
+    create: {kind: Pod, count: 20, rate: 10/s, wait: running}
+objectives: [{indicator: pod-startup, limit: 5s}]
+`)
+	for _, c := range []struct {
+		set   string
+		check func(e *Experiment) bool
+		want  string
+	}{
+		{set: "kube-scheduler.args.kube-api-qps=15", check: func(e *Experiment) bool {
+			a := e.Cluster.Components["kube-scheduler"].Args
+			return *a["kube-api-qps"] == "15" && *a["v"] == "2"
+		}},
+		{set: "kube-scheduler.args.kube-api-qps=null", check: func(e *Experiment) bool {
+			v, ok := e.Cluster.Components["kube-scheduler"].Args["kube-api-qps"]
+			return ok && v == nil
+		}},
+		{set: "cluster.components.etcd.args.feature-gates=A=true,B=false", check: func(e *Experiment) bool {
+			return *e.Cluster.Components["etcd"].Args["feature-gates"] == "A=true,B=false"
+		}},
+		{set: "kubedyno-load.cpu=0.05", check: func(e *Experiment) bool { return e.Cluster.Components["kubedyno-load"].CPU == 0.05 }},
+		{set: "etcd.env.GOGC=50", check: func(e *Experiment) bool { return e.Cluster.Components["etcd"].Env["GOGC"] == "50" }},
+		{set: "etcd.binary=/usr/bin/etcd", check: func(e *Experiment) bool { return e.Cluster.Components["etcd"].Binary == "/usr/bin/etcd" }},
+		{set: "cluster.profile=tuned", check: func(e *Experiment) bool { return e.Cluster.Profile == ProfileTuned }},
+		{set: "name=5", want: "", check: func(e *Experiment) bool { return e.Name == "5" }},
+		{set: "cluster.nodes=100", check: func(e *Experiment) bool { return e.Cluster.Nodes == 100 }},
+		{set: "cluster.node.cpu=4", check: func(e *Experiment) bool { return e.Cluster.Node.CPU == "4" }},
+		{set: "cluster.node.labels.topology.kubernetes.io/zone=a", check: func(e *Experiment) bool { return e.Cluster.Node.Labels["topology.kubernetes.io/zone"] == "a" }},
+		{set: "cluster.node.startDelay=2s", check: func(e *Experiment) bool {
+			return e.Cluster.Node.StartDelay == Distribution{Kind: Constant, Value: 2 * time.Second}
+		}},
+		{set: "cluster.node.startDelay={distribution: uniform, max: 1s}", want: "--set cluster.node.startDelay={distribution: uniform, max: 1s}: cluster.node.startDelay: min is missing: a uniform distribution takes min and max"},
+		{set: "phases.load.create.rate=50/s", check: func(e *Experiment) bool { return e.Phases[0].Create.Rate.PerSecond == 50 }},
+		{set: "phases[0].create.rate={from: 1/s, to: 9/s, over: 10s}", check: func(e *Experiment) bool {
+			return e.Phases[0].Create.Rate == Rate{From: 1, PerSecond: 9, Over: 10 * time.Second}
+		}},
+		{set: "phases.load.create.wait.timeout=1h", check: func(e *Experiment) bool {
+			return *e.Phases[0].Create.Wait == Wait{For: StateRunning, Timeout: time.Hour, Stall: 2 * time.Minute}
+		}},
+		{set: "phases.load.create.pod.token=false", check: func(e *Experiment) bool { return !e.Phases[0].Create.Pod.Token }},
+		{set: "objectives.pod-startup.limit=3s", check: func(e *Experiment) bool { return e.Objectives[0].Limit.Value == 3 }},
+
+		{set: "cluster.nodes", want: "--set cluster.nodes: want PATH=VALUE, such as cluster.nodes=100 or kube-scheduler.args.kube-api-qps=200"},
+		{set: "kube-schedular.cpu=1", want: `--set kube-schedular.cpu=1: unknown component or field "kube-schedular", did you mean "kube-scheduler"?`},
+		{set: "cluster.components.kube-proxy.cpu=1", want: `--set cluster.components.kube-proxy.cpu=1: unknown component "kube-proxy" (valid: etcd, kube-apiserver, kube-controller-manager, kube-scheduler, kubedyno-hollow, kubedyno-load)`},
+		{set: "etcd.flags.v=1", want: `--set etcd.flags.v=1: etcd: unknown part "flags" (valid: args, env, binary, cpu)`},
+		{set: "etcd.cpu=half", want: `--set etcd.cpu=half: etcd.cpu: want a number, got the text "half"`},
+		{set: "etcd.cpu=0", want: `--set etcd.cpu=0: etcd.cpu: must be at least 0.01, got 0`},
+		{set: "etcd.cpu=500m", want: `--set etcd.cpu=500m: etcd.cpu: want a number, got the text "500m"`},
+		{set: "etcd.args.--v=1", want: `--set etcd.args.--v=1: etcd.args.--v: flags are written without dashes: "v"`},
+		{set: "kubedyno-load.binary=x", want: `--set kubedyno-load.binary=x: kubedyno-load is part of kubedyno and takes cpu and env only`},
+		{set: "cluster.nods=5", want: `--set cluster.nods=5: unknown key "nods" in cluster, did you mean "nodes"?`},
+		{set: "cluster.nodes.max=5", want: `--set cluster.nodes.max=5: cluster.nodes has no parts such as "max"`},
+		{set: "cluster.nodes=ten", want: `--set cluster.nodes=ten: cluster.nodes: want a whole number, got the text "ten"`},
+		{set: "cluster.nodes=", want: `--set cluster.nodes=: cluster.nodes: want a whole number, got the text ""`},
+		{set: "cluster.node.pods=1", want: "--set cluster.node.pods=1: cluster.node.pods: 10 nodes cannot hold 20 pods: at 1 pods a node there is room for 10"},
+		{set: "phases.laod.create.count=5", want: `--set phases.laod.create.count=5: unknown phase "laod", did you mean "load"?`},
+		{set: "phases[3].create.count=5", want: `--set phases[3].create.count=5: there is no phase 3: the experiment has 1, counted from 0`},
+		{set: "phases.load.create.count=99999", want: "--set phases.load.create.count=99999: phases[0].create.count: 10 nodes cannot hold 99999 pods: at 110 pods a node there is room for 1100"},
+		{set: "phases.load.create.kind=pod", want: `--set phases.load.create.kind=pod: phases[0].create.kind: unknown value "pod", did you mean "Pod"?`},
+		{set: "phases.load.scale.replicas=5", want: "own.yaml:4:5: phases[0]: a phase has one action, this one has create and scale\nown.yaml:4:5: phases[0].scale: phase is missing"},
+		{set: "phases=5", want: "--set phases=5: phases: want a list, got the number 5"},
+	} {
+		e, err := Parse(own, file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s, err := ParseSets([]string{c.set})
+		if err == nil {
+			err = e.Apply(s)
+		}
+		if got := fmt.Sprint(err); c.want != "" && got != c.want {
+			t.Errorf("%s:\n got %s\nwant %s", c.set, got, c.want)
+		} else if c.want == "" && (err != nil || !c.check(e)) {
+			t.Errorf("%s: %v, did not act", c.set, err)
+		}
+	}
+	s, err := ParseSets([]string{"etcd.cpu=1", "etcd.cpu=2", "cluster.nodes=5"})
+	if err != nil || s.Components["etcd"].CPU != 2 || len(s.Strings()) != 3 {
+		t.Errorf("%v, %+v", err, s)
+	}
+	if err := s.ComponentsOnly(); err == nil || !strings.HasPrefix(err.Error(), "--set cluster.nodes=5: there is no experiment here") {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestPlan(t *testing.T) {
+	e, err := Parse("plan", []byte(`
+name: plan
+cluster: {nodes: 100}
+phases:
+  - {name: warm, kind: warm-up, create: {kind: Pod, count: 20, rate: 10/s, wait: running}}
+  - {settle: 1s}
+  - {name: load, create: {kind: Deployment, count: 2, replicas: 100, rate: burst}}
+  - wait: running
+  - {settle: 1s}
+  - {name: more, scale: {phase: load, replicas: 300, rate: burst, wait: {for: ready, stall: 10s}}}
+  - {delete: {phase: warm, rate: burst}}
+  - wait: gone
+  - {name: last, kind: settle, settle: 1s}
+`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var b strings.Builder
+	for _, s := range e.Plan() {
+		until := "-"
+		if s.Until != nil {
+			until = string(s.Until.For)
+		}
+		fmt.Fprintf(&b, "%s %s %s %+d %d %s\n", s.Name, s.Kind, s.Action(), s.Pods, s.Total, until)
+	}
+	const want = `warm warm-up create +20 20 running
+settle settle settle +0 20 -
+load steady create +200 220 running
+settle-2 settle settle +0 220 -
+more steady scale +400 620 ready
+delete drain delete -20 600 gone
+last settle settle +0 600 -
+`
+	if b.String() != want || e.ExpectedPods() != 600 || e.PeakPods() != 620 {
+		t.Errorf("%d expected, %d peak\n got\n%s\nwant\n%s", e.ExpectedPods(), e.PeakPods(), b.String(), want)
+	}
+}
+
+func TestExistingClusterHasItsOwnNodes(t *testing.T) {
+	e, err := Builtin("density", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	e.Cluster.Nodes = 0
+	if e.Validate() == nil {
+		t.Error("a lab without nodes is fine")
+	}
+	e.Cluster.Existing = true
+	if err := e.Validate(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestDelays(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		d := drawDistribution(t)
+		a, b := rapid.Float64Range(0, 1).Draw(t, "a"), rapid.Float64Range(0, 1).Draw(t, "b")
+		if x, y := d.At(min(a, b)), d.At(max(a, b)); x < 0 || y < x {
+			t.Fatalf("%+v: %v, then %v", d, x, y)
+		}
+	})
+	d := Distribution{Kind: LogNormal, Median: 300 * time.Millisecond, P99: time.Second}
+	for u, want := range map[float64]time.Duration{0.5: d.Median, 0.99: d.P99} {
+		if got := d.At(u); math.Abs(float64(got-want)) > float64(time.Microsecond) {
+			t.Errorf("at %v: %v, want %v", u, got, want)
+		}
+	}
+}
+
+func TestQuantities(t *testing.T) {
+	for q, want := range map[Quantity]float64{"": 0, "16": 16, "500m": 0.5, "64Gi": 64 << 30, "1.5k": 1500, ".5": .5} {
+		if got := q.Value(); got != want {
+			t.Errorf("%s: %v, want %v", q, got, want)
+		}
+	}
+}
+
+func TestFileErrors(t *testing.T) {
+	if _, err := ParseFile("/does/not/exist.yaml"); err == nil || err.Error() != "read experiment: open /does/not/exist.yaml: no such file or directory" {
+		t.Error(err)
+	}
+	big := filepath.Join(t.TempDir(), "big")
+	if err := os.WriteFile(big, make([]byte, 2<<20), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := ParseFile(big); err == nil || !strings.Contains(err.Error(), "larger than 1024 KiB") {
+		t.Error(err)
+	}
+	if _, err := ParseFile(t.TempDir()); err == nil {
+		t.Error("a folder is an experiment")
+	}
+}
+
+func FuzzParse(f *testing.F) {
+	files, _ := filepath.Glob("testdata/bad/*.yaml")
+	for _, name := range files {
+		data, err := os.ReadFile(name)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(data, "phases.load.create.count=5")
+	}
+	for _, b := range Builtins() {
+		data, err := BuiltinYAML(b.Name, nil)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(data, "etcd.args.v=1")
+	}
+	f.Fuzz(func(t *testing.T, data []byte, set string) {
+		e, err := Parse("fuzz", data)
+		if err != nil {
+			return
+		}
+		out, err := e.YAML()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if back, err := Parse("back", out); err != nil || !same(e, back) {
+			t.Fatalf("%v: does not read back:\n%s\n%s", err, data, out)
+		}
+		if s, err := ParseSets([]string{set}); err == nil {
+			_ = e.Apply(s)
+		}
+	})
+}

@@ -1,0 +1,190 @@
+package hollow
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/pprof"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+)
+
+// A request is a kind of API call, counted by its own.
+type request int
+
+const (
+	getVersion request = iota
+	createNode
+	getNode
+	patchNode
+	deleteNode
+	getLease
+	createLease
+	updateLease
+	deleteLease
+	listRequest
+	watchRequest
+	getPod
+	patchPod
+	deletePod
+	createEvent
+	requestKinds
+)
+
+var requestNames = [requestKinds]struct{ method, verb, resource string }{
+	getVersion:   {"GET", "get", "version"},
+	createNode:   {"POST", "create", "nodes"},
+	getNode:      {"GET", "get", "nodes"},
+	patchNode:    {"PATCH", "patch", "nodes/status"},
+	deleteNode:   {"DELETE", "delete", "nodes"},
+	getLease:     {"GET", "get", "leases"},
+	createLease:  {"POST", "create", "leases"},
+	updateLease:  {"PUT", "update", "leases"},
+	deleteLease:  {"DELETE", "delete", "leases"},
+	listRequest:  {"GET", "list", "any"},
+	watchRequest: {"GET", "watch", "any"},
+	getPod:       {"GET", "get", "pods"},
+	patchPod:     {"PATCH", "patch", "pods/status"},
+	deletePod:    {"DELETE", "delete", "pods"},
+	createEvent:  {"POST", "create", "events"},
+}
+
+func (k request) method() string { return requestNames[k].method }
+
+// metrics are what the fleet counts about itself.
+type metrics struct {
+	registry *prometheus.Registry
+
+	nodes       *prometheus.GaugeVec
+	podsSeen    prometheus.Counter
+	podsRunning prometheus.Counter
+	podsDeleted prometheus.Counter
+	podsRefused prometheus.Counter
+	podsHeld    prometheus.Gauge
+
+	patches map[string]prometheus.Counter
+	answers [requestKinds]prometheus.Observer
+	errors  *prometheus.CounterVec
+
+	startLate   prometheus.Histogram
+	startWait   prometheus.Histogram
+	timerLate   prometheus.Histogram
+	leaseLate   prometheus.Histogram
+	renewals    prometheus.Counter
+	reconnects  *prometheus.CounterVec
+	relists     *prometheus.CounterVec
+	watchEvents *prometheus.CounterVec
+	retries     prometheus.Counter
+	eventsLost  prometheus.Counter
+}
+
+// patchKinds are the reasons for a pod status patch.
+var patchKinds = []string{"pending", "running", "terminating", "stopped", "rejected"}
+
+func newMetrics() *metrics {
+	m := &metrics{registry: prometheus.NewRegistry(), patches: map[string]prometheus.Counter{}}
+	add := func(c prometheus.Collector) { m.registry.MustRegister(c) }
+	add(collectors.NewGoCollector())
+	add(collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+
+	counter := func(name, help string) prometheus.Counter {
+		c := prometheus.NewCounter(prometheus.CounterOpts{Name: "kubedyno_hollow_" + name, Help: help})
+		add(c)
+		return c
+	}
+	vec := func(name, help string, labels ...string) *prometheus.CounterVec {
+		c := prometheus.NewCounterVec(prometheus.CounterOpts{Name: "kubedyno_hollow_" + name, Help: help}, labels)
+		add(c)
+		return c
+	}
+	histogram := func(name, help string, buckets []float64) prometheus.Histogram {
+		h := prometheus.NewHistogram(prometheus.HistogramOpts{Name: "kubedyno_hollow_" + name, Help: help, Buckets: buckets})
+		add(h)
+		return h
+	}
+	late := prometheus.ExponentialBuckets(0.001, 2, 15) // 1 ms … 16 s
+
+	m.nodes = prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Name: "kubedyno_hollow_nodes", Help: "Nodes that have reached a state."}, []string{"state"})
+	add(m.nodes)
+	m.podsHeld = prometheus.NewGauge(prometheus.GaugeOpts{
+		Name: "kubedyno_hollow_pods", Help: "Pods bound to our nodes and not yet gone."})
+	add(m.podsHeld)
+	m.podsSeen = counter("pods_seen_total", "Pods received through a watch.")
+	m.podsRunning = counter("pods_running_total", "Pods whose Running status the API server acknowledged.")
+	m.podsDeleted = counter("pods_deleted_total", "Pods that are gone.")
+	m.podsRefused = counter("pods_rejected_total", "Pods refused because the node was full.")
+
+	patched := vec("pod_patches_total", "Pod status patches acknowledged.", "kind")
+	for _, kind := range patchKinds {
+		m.patches[kind] = patched.WithLabelValues(kind)
+	}
+	answers := prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		Name: "kubedyno_hollow_request_duration_seconds", Help: "API requests from sent to whole answer read.",
+		Buckets: late}, []string{"verb", "resource"})
+	add(answers)
+	for k, name := range requestNames {
+		m.answers[k] = answers.WithLabelValues(name.verb, name.resource)
+	}
+	m.errors = vec("request_errors_total", "API requests that failed, by HTTP code or connection.", "verb", "resource", "code")
+
+	m.startLate = histogram("start_lateness_seconds",
+		"How much later than intended (receipt + seeded delay) a pod's Running patch was sent, less the time that its node waited for the API server's answers: what this process is to blame for.", late)
+	m.startWait = histogram("start_wait_seconds",
+		"How much later than intended a pod's Running patch was sent, the wait for the API server's answers included.", late)
+	m.timerLate = histogram("timer_lateness_seconds",
+		"How much later than due a delay ended in this process: ours alone.", late)
+	m.leaseLate = histogram("lease_lateness_seconds", "How much later than due a lease renewal was acknowledged.", late)
+	m.renewals = counter("lease_renewals_total", "Lease renewals acknowledged.")
+	m.reconnects = vec("watch_reconnects_total", "Watches opened again after they had ended.", "resource")
+	m.relists = vec("watch_relists_total", "Watches that began with the whole state, the first included.", "resource")
+	m.watchEvents = vec("watch_events_total", "Watch events received.", "resource")
+	m.retries = counter("pod_retries_total", "Pod status syncs that failed and were repeated.")
+	m.eventsLost = counter("events_dropped_total", "Events dropped because a node's queue was full.")
+	return m
+}
+
+func (m *metrics) answered(k request, took time.Duration) {
+	if took >= 0 {
+		m.answers[k].Observe(took.Seconds())
+	}
+}
+
+func (m *metrics) failed(k request, code string) {
+	name := requestNames[k]
+	m.errors.WithLabelValues(name.verb, name.resource, code).Inc()
+}
+
+// serve exposes the metrics on a free loopback port until ctx ends, and
+// returns their URL at once. Wait for done before ending the process.
+func (m *metrics) serve(ctx context.Context, withPprof bool) (url string, done <-chan error, err error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", nil, fmt.Errorf("metrics port: %w", err)
+	}
+	mux := http.NewServeMux()
+	mux.Handle("/metrics", promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{}))
+	if withPprof {
+		mux.HandleFunc("/debug/pprof/", pprof.Index)
+		mux.HandleFunc("/debug/pprof/cmdline", pprof.Cmdline)
+		mux.HandleFunc("/debug/pprof/profile", pprof.Profile)
+		mux.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
+		mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
+	}
+	s := &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second}
+	closed := make(chan error, 1)
+	go func() {
+		defer close(closed)
+		stop := context.AfterFunc(ctx, func() { s.Close() })
+		defer stop()
+		if err := s.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+			closed <- err
+		}
+	}()
+	return "http://" + l.Addr().String() + "/metrics", closed, nil
+}

@@ -1,0 +1,324 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/kubedyno/kubedyno/compare"
+	"github.com/kubedyno/kubedyno/diagnose"
+	"github.com/kubedyno/kubedyno/experiment"
+	"github.com/kubedyno/kubedyno/record"
+	"github.com/kubedyno/kubedyno/report"
+)
+
+func newDiagnoseCommand(env *Env) *cobra.Command {
+	var format string
+	cmd := &cobra.Command{
+		Use:   "diagnose RECORDING",
+		Short: "Say what held a run back, with evidence",
+		Long: `Diagnose reads a recording and says where pods waited, what held them back,
+what was ruled out, and what could not be assessed. It needs no cluster.
+
+Exit codes: 0 nothing held the run back, or all of a resource was used;
+2 not a recording; 3 a bottleneck was found; 4 the run is invalid.`,
+		Example: `  kubedyno diagnose r
+  kubedyno diagnose r -o json | jq '.findings[0]'`,
+		Args: exactlyOne("RECORDING", "a folder that 'kubedyno run' wrote"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := checkFormat(format, "text", "json"); err != nil {
+				return err
+			}
+			rec, d, err := diagnoseFolder(args[0])
+			if err != nil {
+				return err
+			}
+			defer rec.Close()
+			o := textOptions(env)
+			o.Format = format
+			if err := report.WriteDiagnosis(env.Stdout, o, d); err != nil {
+				return err
+			}
+			switch err := d.Err(); {
+			case errors.Is(err, diagnose.ErrInvalid):
+				return silently(ExitInvalid)
+			case errors.Is(err, diagnose.ErrFindings):
+				return silently(ExitBadNews)
+			default:
+				return err
+			}
+		},
+	}
+	cmd.Flags().StringVarP(&format, "output", "o", "text", "findings as text or json")
+	return cmd
+}
+
+func newCompareCommand(env *Env) *cobra.Command {
+	var format string
+	cmd := &cobra.Command{
+		Use:   "compare BASELINE CANDIDATE",
+		Short: "Set two recordings beside each other",
+		Long: `Compare prints each indicator of two recordings with its n and the ratio. With
+one run on each side there is no interval, and it says so.`,
+		Example: `  kubedyno compare before after
+  kubedyno compare before after -o json`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) != 2 {
+				return Misusef("%s needs two recordings, baseline and candidate", cmd.CommandPath())
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := checkFormat(format, "text", "json"); err != nil {
+				return err
+			}
+			var recs []*record.Recording
+			for _, dir := range args {
+				rec, err := openRecording(dir)
+				if err != nil {
+					return err
+				}
+				defer rec.Close()
+				recs = append(recs, rec)
+			}
+			c, err := compare.Recordings(recs[:1], recs[1:])
+			if err != nil {
+				return err
+			}
+			o := textOptions(env)
+			o.Format = format
+			return report.WriteComparison(env.Stdout, o, c)
+		},
+	}
+	cmd.Flags().StringVarP(&format, "output", "o", "text", "comparison as text or json")
+	return cmd
+}
+
+func newReportCommand(env *Env) *cobra.Command {
+	var out string
+	cmd := &cobra.Command{
+		Use:   "report RECORDING… --out FILE.html",
+		Short: "Write one HTML page that tells the story of recordings",
+		Long: `Report writes one file that opens in a browser without a network. Each argument
+is a recording, or a folder that 'kubedyno prove' wrote; several stand on the
+same axes in the order given.`,
+		Example: `  kubedyno report r --out report.html
+  kubedyno report proof --out report.html`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return Misusef("%s needs at least one recording or proof folder", cmd.CommandPath())
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if out == "" {
+				return Misusef("name the file to write with --out FILE.html")
+			}
+			return writeReport(env, args, out)
+		},
+	}
+	cmd.Flags().StringVar(&out, "out", "", "`file` to write")
+	_ = cmd.MarkFlagFilename("out", "html")
+	return cmd
+}
+
+// writeReport renders recordings and proofs into one file, which appears whole
+// or not at all.
+func writeReport(env *Env, args []string, out string) error {
+	var inputs []report.Input
+	seen := map[string]bool{}
+	add := func(dir string, in report.Input) error {
+		key, err := filepath.Abs(dir)
+		if err != nil {
+			key = dir
+		}
+		if seen[key] {
+			return nil
+		}
+		seen[key] = true
+		rec, d, err := diagnoseFolder(dir)
+		if err != nil {
+			return err
+		}
+		in.Recording, in.Diagnosis = rec, d
+		inputs = append(inputs, in)
+		return nil
+	}
+	defer func() {
+		for _, in := range inputs {
+			in.Recording.Close()
+		}
+	}()
+	for _, arg := range args {
+		if _, err := os.Stat(filepath.Join(arg, compare.ProofFile)); err != nil {
+			if err := add(arg, report.Input{}); err != nil {
+				return err
+			}
+			continue
+		}
+		p, err := compare.ReadProof(arg)
+		if err != nil {
+			return Misuse(err)
+		}
+		dirs := p.Recordings(arg)
+		if err := add(dirs[0], report.Input{Name: "Baseline"}); err != nil {
+			return err
+		}
+		rest := dirs[1:]
+		for i, r := range p.Rounds {
+			if r.Dose != nil {
+				if err := add(rest[0], doseInput(i+1, *r.Dose)); err != nil {
+					return err
+				}
+				rest = rest[1:]
+			}
+			if err := add(rest[0], liftInput(i+1, r)); err != nil {
+				return err
+			}
+			rest = rest[1:]
+		}
+	}
+	tmp, err := os.CreateTemp(filepath.Dir(out), ".report-*")
+	if err != nil {
+		return fmt.Errorf("write report: %w", err)
+	}
+	defer os.Remove(tmp.Name())
+	err = report.Render(tmp, inputs, report.RenderOptions{Tool: Version(), Now: env.Now()})
+	if err = errors.Join(err, tmp.Chmod(0o644), tmp.Close()); err != nil {
+		return fmt.Errorf("write report %s: %w", out, err)
+	}
+	if err := os.Rename(tmp.Name(), out); err != nil {
+		return fmt.Errorf("write report: %w", err)
+	}
+	fmt.Fprintln(env.Stdout, out)
+	return nil
+}
+
+func doseInput(n int, t compare.Trial) report.Input {
+	outcome := fmt.Sprintf("%.1f pods/s: the dose does not answer", t.Measured.Rate)
+	if t.Answered() {
+		outcome = fmt.Sprintf("%.1f pods/s: the dose answers", t.Measured.Rate)
+	}
+	return report.Input{
+		Name: fmt.Sprintf("Round %d, dose", n), Change: t.Set,
+		Prediction: fmt.Sprintf("%.1f pods/s", t.PredictedRate), Outcome: outcome,
+	}
+}
+
+func liftInput(n int, r compare.Round) report.Input {
+	return report.Input{
+		Name: fmt.Sprintf("Round %d", n), Change: r.Lift.Set,
+		Prediction: r.Lift.PredictedBy, Outcome: r.Verdict,
+	}
+}
+
+func newExperimentCommand(env *Env) *cobra.Command {
+	cmd := &cobra.Command{Use: "experiment", Short: "List, print and check experiments"}
+	cmd.AddCommand(&cobra.Command{
+		Use: "list", Short: "List the built-in experiments", Args: cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			for _, b := range experiment.Builtins() {
+				fmt.Fprintf(env.Stdout, "%-16s %s\n", b.Name, b.Summary)
+			}
+			return nil
+		},
+	})
+	var f runFlags
+	show := &cobra.Command{
+		Use: "show EXPERIMENT", Short: "Print an experiment with all settings applied, ready to copy",
+		Example: "  kubedyno experiment show density --nodes 100 > mine.yaml",
+		Args:    exactlyOne("EXPERIMENT", "a built-in name or a file"),
+		ValidArgsFunction: func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+			return builtinNames(), cobra.ShellCompDirectiveDefault
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			e, err := f.load(cmd, args[0])
+			if err != nil {
+				return Misuse(err)
+			}
+			data, err := e.YAML()
+			if err != nil {
+				return err
+			}
+			_, err = env.Stdout.Write(data)
+			return err
+		},
+	}
+	f.register(show)
+	cmd.AddCommand(show)
+	cmd.AddCommand(&cobra.Command{
+		Use: "check FILE…", Short: "Check experiment files without running them",
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return Misusef("%s needs at least one file", cmd.CommandPath())
+			}
+			return nil
+		},
+		RunE: func(_ *cobra.Command, args []string) error {
+			var errs []error
+			for _, name := range args {
+				if _, err := experiment.ParseFile(name); err != nil {
+					errs = append(errs, err)
+					continue
+				}
+				fmt.Fprintf(env.Stdout, "%s: fine\n", name)
+			}
+			if len(errs) > 0 {
+				return Misuse(errors.Join(errs...))
+			}
+			return nil
+		},
+	})
+	return cmd
+}
+
+// tables are what `show` can print of a recording.
+var showTables = []string{"pods", "operations", "processes", "requests", "nodes", "profiles", "gaps", "phases", "flags", "collectors"}
+
+func newShowCommand(env *Env) *cobra.Command {
+	var format, phase string
+	var limit int
+	cmd := &cobra.Command{
+		Use:   "show RECORDING TABLE",
+		Short: "Print a table of a recording",
+		Long:  "Show prints a table of a recording: " + strings.Join(showTables, ", ") + ".",
+		Example: `  kubedyno show r pods
+  kubedyno show r processes --phase load
+  kubedyno show r requests -o json`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) != 2 {
+				return Misusef("%s needs a recording and a table: %s", cmd.CommandPath(), strings.Join(showTables, ", "))
+			}
+			if !slices.Contains(showTables, args[1]) {
+				return Misusef("no table %q; there are %s", args[1], strings.Join(showTables, ", "))
+			}
+			return nil
+		},
+		ValidArgsFunction: func(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+			if len(args) == 1 {
+				return showTables, cobra.ShellCompDirectiveNoFileComp
+			}
+			return nil, cobra.ShellCompDirectiveDefault
+		},
+		RunE: func(_ *cobra.Command, args []string) error {
+			if err := checkFormat(format, "text", "json"); err != nil {
+				return err
+			}
+			rec, err := openRecording(args[0])
+			if err != nil {
+				return err
+			}
+			defer rec.Close()
+			return showTable(env, rec, args[1], phase, format, limit)
+		},
+	}
+	cmd.Flags().StringVarP(&format, "output", "o", "text", "table as text or json (one object a line)")
+	cmd.Flags().StringVar(&phase, "phase", "", "only this phase of the run (processes and requests)")
+	cmd.Flags().IntVar(&limit, "limit", 50, "most rows of a text table; 0 prints all")
+	return cmd
+}

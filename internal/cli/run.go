@@ -1,0 +1,285 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/kubedyno/kubedyno/diagnose"
+	"github.com/kubedyno/kubedyno/diagnose/detectors"
+	"github.com/kubedyno/kubedyno/experiment"
+	"github.com/kubedyno/kubedyno/internal/progress"
+	"github.com/kubedyno/kubedyno/record"
+	"github.com/kubedyno/kubedyno/report"
+	"github.com/kubedyno/kubedyno/run"
+)
+
+// runFlags are what `run` and everything that runs have in common.
+type runFlags struct {
+	nodes, podsPerNode  int
+	rate                string
+	profile             string
+	sets                []string
+	kubeconfig, context string
+	seed                int64
+	out                 string
+}
+
+func (f *runFlags) register(cmd *cobra.Command) {
+	fs := cmd.Flags()
+	fs.IntVar(&f.nodes, "nodes", 0, "number of hollow nodes (default: the experiment's; with --kubeconfig: none, the existing nodes are used)")
+	fs.IntVar(&f.podsPerNode, "pods-per-node", 0, "pods per node of a built-in experiment (default: its own)")
+	fs.StringVar(&f.rate, "rate", "", "pods per second of a built-in experiment that has a rate, such as 20/s")
+	fs.StringVar(&f.profile, "profile", "", "component flags to start from: stock or tuned")
+	fs.StringArrayVar(&f.sets, "set", nil, "change one setting, PATH=VALUE: <component>.args.<flag>, .env.<NAME>, .binary, .cpu, or a field of the experiment")
+	fs.StringVar(&f.kubeconfig, "kubeconfig", "", "use the existing cluster of this kubeconfig instead of starting a lab")
+	fs.StringVar(&f.context, "context", "", "context of the kubeconfig (default: its current one)")
+	fs.Int64Var(&f.seed, "seed", 0, "seed of every random choice (default: the experiment's)")
+	_ = cmd.RegisterFlagCompletionFunc("profile", cobra.FixedCompletions([]string{"stock", "tuned"}, cobra.ShellCompDirectiveNoFileComp))
+}
+
+// existing reports whether an existing cluster is to be used.
+func (f *runFlags) existing() bool { return f.kubeconfig != "" || f.context != "" }
+
+// load reads the experiment and applies the flags. What it returns is checked.
+func (f *runFlags) load(cmd *cobra.Command, name string) (*experiment.Experiment, error) {
+	changed := cmd.Flags().Changed
+	builtin := slices.Contains(builtinNames(), name)
+	var e *experiment.Experiment
+	var err error
+	if builtin {
+		if _, statErr := os.Stat(name); statErr == nil && strings.ContainsAny(name, "./") {
+			builtin = false
+		}
+	}
+	// The paths that flags stand for, so that a flag is checked, and refused,
+	// in the same words as a --set.
+	sets := slices.Clone(f.sets)
+	if builtin {
+		p := experiment.Params{}
+		for _, flag := range []string{"nodes", "pods-per-node", "rate"} {
+			if changed(flag) {
+				if !hasParam(name, flag) {
+					return nil, fmt.Errorf("--%s: experiment %s has no such parameter", flag, name)
+				}
+				p[flag] = cmd.Flags().Lookup(flag).Value.String()
+			}
+		}
+		e, err = experiment.Builtin(name, p)
+	} else {
+		for flag, given := range map[string]bool{"pods-per-node": changed("pods-per-node"), "rate": changed("rate")} {
+			if given {
+				return nil, fmt.Errorf("--%s is for built-in experiments (%s); in a file, use --set phases.NAME.create…", flag, strings.Join(builtinNames(), ", "))
+			}
+		}
+		if _, statErr := os.Stat(name); errors.Is(statErr, os.ErrNotExist) && !strings.ContainsAny(name, "./") {
+			return nil, fmt.Errorf("no experiment %q: it is neither built in (%s) nor a file", name, strings.Join(builtinNames(), ", "))
+		}
+		e, err = experiment.ParseFile(name)
+		if changed("nodes") {
+			sets = append(sets, fmt.Sprintf("cluster.nodes=%d", f.nodes))
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	if f.existing() {
+		e.Cluster.Existing = true
+		if !changed("nodes") {
+			e.Cluster.Nodes = 0
+		}
+	}
+	if f.profile != "" {
+		sets = append(sets, "cluster.profile="+f.profile)
+	}
+	if changed("seed") {
+		sets = append(sets, fmt.Sprintf("seed=%d", f.seed))
+	}
+	parsed, err := experiment.ParseSets(sets)
+	if err != nil {
+		return nil, err
+	}
+	if err := e.Apply(parsed); err != nil {
+		return nil, err
+	}
+	return e, nil
+}
+
+func newRunCommand(env *Env) *cobra.Command {
+	var f runFlags
+	var format string
+	cmd := &cobra.Command{
+		Use:   "run EXPERIMENT",
+		Short: "Run an experiment and record everything about it",
+		Long: `Run starts a real control plane with simulated nodes on this machine (or takes
+the cluster of a kubeconfig), puts the experiment's load on it, and writes a
+recording. EXPERIMENT is a built-in name or a file.
+
+Exit codes: 0 fine; 1 failed or interrupted; 2 misused; 3 a declared objective
+was missed; 4 the run is invalid, its numbers must not be used.`,
+		Example: `  kubedyno run density --out r
+  kubedyno run density --nodes 100 --pods-per-node 30 --profile tuned
+  kubedyno run density-direct --rate 50/s --set kube-apiserver.cpu=0.5
+  kubedyno run my-experiment.yaml --kubeconfig ~/.kube/config --nodes 20`,
+		Args: exactlyOne("EXPERIMENT", "a built-in name or a file; see 'kubedyno experiment list'"),
+		ValidArgsFunction: func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+			return builtinNames(), cobra.ShellCompDirectiveDefault
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := checkFormat(format, "text", "json"); err != nil {
+				return err
+			}
+			e, err := f.load(cmd, args[0])
+			if err != nil {
+				return Misuse(err)
+			}
+			if f.out == "" {
+				f.out = e.Name + "-" + env.Now().UTC().Format("20060102T150405Z")
+			}
+			if err := performRun(cmd.Context(), env, &f, e, f.sets, f.out, ""); err != nil {
+				return err
+			}
+			return summarise(env, format, f.out)
+		},
+	}
+	f.register(cmd)
+	cmd.Flags().StringVar(&f.out, "out", "", "`folder` of the recording (default: the experiment's name and the time)")
+	cmd.Flags().StringVarP(&format, "output", "o", "text", "result as text or json")
+	return cmd
+}
+
+func hasParam(experimentName, param string) bool {
+	for _, b := range experiment.Builtins() {
+		if b.Name == experimentName {
+			return slices.ContainsFunc(b.Params, func(p experiment.Param) bool { return p.Name == param })
+		}
+	}
+	return false
+}
+
+// builtinNames are the experiments that need no file.
+func builtinNames() []string {
+	var names []string
+	for _, b := range experiment.Builtins() {
+		names = append(names, b.Name)
+	}
+	return names
+}
+
+// performRun runs one experiment with live progress on stderr.
+func performRun(ctx context.Context, env *Env, f *runFlags, e *experiment.Experiment, sets []string, out, parent string) error {
+	bar := progress.New(env.Stderr, env.StderrTTY, env.Width, env.Now)
+	defer bar.Done()
+	bar.Note(fmt.Sprintf("recording to %s", out))
+	err := run.Run(ctx, run.Options{
+		Experiment: e,
+		Settings:   sets,
+		Out:        out,
+		Parent:     parent,
+		Existing:   f.existing(),
+		Kubeconfig: f.kubeconfig,
+		Context:    f.context,
+		Executable: env.Executable,
+		Tool:       Version(),
+		Watch:      watch{bar},
+		Log:        env.Log,
+		Now:        env.Now,
+	})
+	return err
+}
+
+// watch shows a run's state on the terminal.
+type watch struct{ bar *progress.Progress }
+
+func (w watch) Phase(name string) { w.bar.Phase(name) }
+func (w watch) Note(text string)  { w.bar.Note(text) }
+func (w watch) Update(s run.State) {
+	w.bar.Update(progress.State{
+		Total: s.Total, Created: s.Created, Scheduled: s.Bound, Running: s.Running, Gone: s.Gone,
+		ControlPlaneCores: s.ControlPlaneCores, OwnCores: s.OwnCores,
+	})
+}
+
+// diagnoseFolder opens a recording and runs all detectors over it.
+func diagnoseFolder(dir string) (*record.Recording, *diagnose.Diagnosis, error) {
+	rec, err := openRecording(dir)
+	if err != nil {
+		return nil, nil, err
+	}
+	d, err := diagnose.Run(rec, detectors.All)
+	if err != nil {
+		return nil, nil, errors.Join(fmt.Errorf("diagnose %s: %w", dir, err), rec.Close())
+	}
+	return rec, d, nil
+}
+
+// openRecording opens a recording; one that is not there or not one is the
+// caller's mistake.
+func openRecording(dir string) (*record.Recording, error) {
+	rec, err := record.Open(dir)
+	if err != nil {
+		return nil, Misuse(err)
+	}
+	return rec, nil
+}
+
+// summarise prints what a finished run says, and where to go from here. A
+// bottleneck is for diagnose to answer with an exit code: the run did what it
+// was asked to.
+func summarise(env *Env, format, dir string) error {
+	rec, d, err := diagnoseFolder(dir)
+	if err != nil {
+		return err
+	}
+	defer rec.Close()
+	if format == "json" {
+		if err := report.WriteDiagnosis(env.Stdout, report.Options{Format: "json"}, d); err != nil {
+			return err
+		}
+	} else if err := report.WriteSummary(env.Stdout, textOptions(env), rec.Meta(), d, filepath.Clean(dir)); err != nil {
+		return err
+	}
+	if err := d.Err(); errors.Is(err, diagnose.ErrInvalid) {
+		return &exitError{ExitInvalid, err}
+	}
+	for _, o := range d.Objectives {
+		if o.Assessed && !o.Met {
+			return &exitError{ExitBadNews, fmt.Errorf("objective %s is missed: %.3g %s, at most %.3g were allowed", o.Name, o.Value, o.Unit, o.Limit)}
+		}
+		if !o.Assessed {
+			return &exitError{ExitBadNews, fmt.Errorf("objective %s is not assessed, and so not met: %s", o.Name, o.Reason)}
+		}
+	}
+	return nil
+}
+
+func textOptions(env *Env) report.Options {
+	return report.Options{Format: "text", Color: env.StdoutTTY && env.Getenv("NO_COLOR") == "", Width: env.Width()}
+}
+
+// checkFormat refuses an output format that a command does not have.
+func checkFormat(format string, valid ...string) error {
+	if slices.Contains(valid, format) {
+		return nil
+	}
+	return Misusef("output format %q: want %s", format, strings.Join(valid, " or "))
+}
+
+// exactlyOne requires one argument and says what it is when it is missing.
+func exactlyOne(name, hint string) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		switch {
+		case len(args) == 1:
+			return nil
+		case len(args) == 0:
+			return Misusef("%s needs %s: %s", cmd.CommandPath(), name, hint)
+		}
+		return Misusef("%s takes one %s, not %d: %s", cmd.CommandPath(), name, len(args), strings.Join(args, " "))
+	}
+}

@@ -1,0 +1,344 @@
+package cli
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/kubedyno/kubedyno/record"
+)
+
+// showTable prints one table of a recording, each row a line.
+func showTable(env *Env, rec *record.Recording, name, phase, format string, limit int) error {
+	in, err := windowOf(rec, phase)
+	if err != nil {
+		return err
+	}
+	t, err := tableOf(rec, name, in)
+	if err != nil {
+		if errors.Is(err, record.ErrMissing) {
+			return fmt.Errorf("%s: not assessed: %w", name, err)
+		}
+		return err
+	}
+	if format == "json" {
+		enc := json.NewEncoder(env.Stdout)
+		for _, row := range t.values {
+			if err := enc.Encode(row); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	w := tabwriter.NewWriter(env.Stdout, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, strings.Join(t.header, "\t"))
+	for i, row := range t.rows {
+		if limit > 0 && i == limit {
+			break
+		}
+		fmt.Fprintln(w, strings.Join(row, "\t"))
+	}
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	if more := len(t.rows) - limit; limit > 0 && more > 0 {
+		fmt.Fprintf(env.Stdout, "… and %d more; --limit 0 prints all\n", more)
+	}
+	return nil
+}
+
+// windowOf is the extent of a phase, or of the whole recording.
+func windowOf(rec *record.Recording, phase string) (record.Window, error) {
+	m := rec.Meta()
+	if phase == "" {
+		return record.Window{Start: m.Started, End: m.Ended.Add(time.Microsecond)}, nil
+	}
+	var names []string
+	for _, p := range m.Phases {
+		if p.Name == phase {
+			return p.Window(), nil
+		}
+		names = append(names, p.Name)
+	}
+	return record.Window{}, Misusef("the recording has no phase %q; it has %s", phase, strings.Join(names, ", "))
+}
+
+// textTable is a table for people and the values behind it for programs.
+type textTable struct {
+	header []string
+	rows   [][]string
+	values []any
+}
+
+func (t *textTable) add(value any, cells ...string) {
+	t.rows = append(t.rows, cells)
+	t.values = append(t.values, value)
+}
+
+func tableOf(rec *record.Recording, name string, in record.Window) (*textTable, error) {
+	m := rec.Meta()
+	// Times count from the run's start: nobody reads epochs.
+	at := func(micros int64) string {
+		if micros == 0 {
+			return "–"
+		}
+		return fmt.Sprintf("%.3f", time.UnixMicro(micros).Sub(m.Started).Seconds())
+	}
+	gap := func(from, to int64) string {
+		if from == 0 || to == 0 {
+			return "–"
+		}
+		return fmt.Sprintf("%.3f", float64(to-from)/1e6)
+	}
+	switch name {
+	case "pods":
+		pods, err := rec.Pods()
+		if err != nil {
+			return nil, err
+		}
+		t := &textTable{header: []string{"POD", "PHASE", "NODE", "DUE s", "CREATED s", "BOUND s", "RUNNING s", "STARTUP s"}}
+		for _, p := range pods {
+			t.add(p, p.Namespace+"/"+p.Name, p.Phase, dash(p.Node), at(p.DueMicros), at(p.CreatedMicros), at(p.BoundMicros), at(p.RunningMicros), gap(p.CreatedMicros, p.RunningMicros))
+		}
+		return t, nil
+	case "operations":
+		ops, err := rec.Operations()
+		if err != nil {
+			return nil, err
+		}
+		t := &textTable{header: []string{"DUE s", "LATE s", "TOOK s", "VERB", "RESOURCE", "NAME", "CODE", "ERROR"}}
+		for _, o := range ops {
+			t.add(o, at(o.DueMicros), gap(o.DueMicros, o.SentMicros), gap(o.SentMicros, o.DoneMicros), o.Verb, o.Resource, o.Name, fmt.Sprint(o.Code), dash(o.Error))
+		}
+		return t, nil
+	case "processes":
+		return processTable(rec, in)
+	case "requests":
+		return requestTable(rec, in)
+	case "nodes":
+		nodes, err := rec.Nodes()
+		if err != nil {
+			return nil, err
+		}
+		t := &textTable{header: []string{"NODE", "CREATED s", "READY s", "SCHEDULABLE s"}}
+		for _, n := range nodes {
+			t.add(n, n.Name, at(n.CreatedMicros), at(n.ReadyMicros), at(n.SchedulableMicros))
+		}
+		return t, nil
+	case "profiles":
+		t := &textTable{header: []string{"FILE", "COMPONENT", "PHASE", "KIND", "SECONDS"}}
+		for _, p := range rec.Profiles() {
+			seconds := "–"
+			if !p.Start.IsZero() {
+				seconds = fmt.Sprintf("%.1f", p.End.Sub(p.Start).Seconds())
+			}
+			t.add(p, p.File, p.Component, p.Phase, p.Kind, seconds)
+		}
+		return t, nil
+	case "gaps":
+		t := &textTable{header: []string{"COLLECTOR", "SUBJECT", "REASON"}}
+		for _, g := range m.Gaps {
+			t.add(g, g.Collector, dash(g.Subject), g.Reason)
+		}
+		return t, nil
+	case "phases":
+		t := &textTable{header: []string{"PHASE", "KIND", "START s", "SECONDS"}}
+		for _, p := range m.Phases {
+			t.add(p, p.Name, string(p.Kind), fmt.Sprintf("%.3f", p.Start.Sub(m.Started).Seconds()), fmt.Sprintf("%.3f", p.Window().Seconds()))
+		}
+		return t, nil
+	case "flags":
+		t := &textTable{header: []string{"COMPONENT", "ARGUMENT"}}
+		for _, c := range m.Cluster.Components {
+			for _, a := range c.Args {
+				t.add(map[string]string{"component": c.Name, "argument": a}, c.Name, a)
+			}
+		}
+		return t, nil
+	case "collectors":
+		t := &textTable{header: []string{"COLLECTOR", "INTERVAL s", "SAMPLES", "CPU s", "NOTE"}}
+		for _, c := range m.Collectors {
+			t.add(c, c.Name, fmt.Sprintf("%g", c.IntervalSeconds), fmt.Sprint(c.Samples), fmt.Sprintf("%.2f", c.CPUSeconds), c.Note)
+		}
+		return t, nil
+	}
+	return nil, fmt.Errorf("no table %q", name)
+}
+
+func dash(s string) string {
+	if s == "" {
+		return "–"
+	}
+	return s
+}
+
+// processTable sums each process over a window, the busiest first.
+func processTable(rec *record.Recording, in record.Window) (*textTable, error) {
+	samples, err := rec.Processes()
+	if err != nil {
+		return nil, err
+	}
+	type key struct {
+		pid   int32
+		start int64
+	}
+	type use struct {
+		first, last record.ProcessSample
+		peak        int64
+	}
+	by := map[key]*use{}
+	for _, s := range samples {
+		// A sample is the state after its second, so the one just behind the
+		// window's end still belongs to it.
+		if at := time.UnixMicro(s.TimeMicros); at.Before(in.Start.Add(-time.Second)) || at.After(in.End.Add(time.Second)) {
+			continue
+		}
+		k := key{s.PID, s.StartMicros}
+		u := by[k]
+		if u == nil {
+			u = &use{first: s}
+			by[k] = u
+		}
+		u.last = s
+		u.peak = max(u.peak, s.RSSBytes)
+	}
+	type row struct {
+		Component     string  `json:"component,omitempty"`
+		PID           int32   `json:"pid"`
+		CPUSeconds    float64 `json:"cpuSeconds"`
+		UserSeconds   float64 `json:"userSeconds"`
+		SystemSeconds float64 `json:"systemSeconds"`
+		PeakRSSBytes  int64   `json:"peakRSSBytes"`
+		WriteBytes    int64   `json:"writeBytes"` // -1 unknown
+		Command       string  `json:"command"`
+	}
+	var rows []row
+	for k, u := range by {
+		user, system := u.last.UserSeconds-u.first.UserSeconds, u.last.SystemSeconds-u.first.SystemSeconds
+		if u.first.StartMicros >= in.Start.UnixMicro() { // born in the window: all of it counts
+			user, system = u.last.UserSeconds, u.last.SystemSeconds
+		}
+		written := int64(-1)
+		if u.last.WriteBytes >= 0 && u.first.WriteBytes >= 0 {
+			written = u.last.WriteBytes - u.first.WriteBytes
+		}
+		rows = append(rows, row{u.last.Component, k.pid, user + system, user, system, u.peak, written, u.last.Command})
+	}
+	slices.SortFunc(rows, func(a, b row) int {
+		if a.CPUSeconds != b.CPUSeconds {
+			if a.CPUSeconds > b.CPUSeconds {
+				return -1
+			}
+			return 1
+		}
+		return int(a.PID - b.PID)
+	})
+	t := &textTable{header: []string{"COMPONENT", "PID", "CPU s", "USER s", "SYSTEM s", "PEAK MiB", "WRITTEN MiB", "COMMAND"}}
+	for _, r := range rows {
+		written := "–"
+		if r.WriteBytes >= 0 {
+			written = fmt.Sprintf("%.1f", float64(r.WriteBytes)/(1<<20))
+		}
+		command := r.Command
+		if runes := []rune(command); len(runes) > 80 {
+			command = string(runes[:79]) + "…"
+		}
+		t.add(r, dash(r.Component), fmt.Sprint(r.PID), fmt.Sprintf("%.2f", r.CPUSeconds), fmt.Sprintf("%.2f", r.UserSeconds),
+			fmt.Sprintf("%.2f", r.SystemSeconds), fmt.Sprintf("%.0f", float64(r.PeakRSSBytes)/(1<<20)), written, command)
+	}
+	return t, nil
+}
+
+// requestTable counts requests by who, verb and what; the most time first,
+// because volume is not load.
+func requestTable(rec *record.Recording, in record.Window) (*textTable, error) {
+	requests, err := rec.Requests()
+	if err != nil {
+		return nil, err
+	}
+	type key struct{ agent, verb, resource string }
+	type row struct {
+		UserAgent     string  `json:"userAgent"`
+		Verb          string  `json:"verb"`
+		Resource      string  `json:"resource"`
+		Count         int     `json:"count"`
+		Errors        int     `json:"errors"`
+		Conflicts     int     `json:"conflicts"`
+		Seconds       float64 `json:"seconds"`
+		MeanMillis    float64 `json:"meanMilliseconds"`
+		LongestMillis float64 `json:"longestMilliseconds"`
+	}
+	by := map[key]*row{}
+	for _, q := range requests {
+		if !in.Contains(time.UnixMicro(q.ReceivedMicros)) {
+			continue
+		}
+		resource := q.Resource
+		if q.Subresource != "" {
+			resource += "/" + q.Subresource
+		}
+		k := key{q.UserAgent, q.Verb, resource}
+		r := by[k]
+		if r == nil {
+			r = &row{UserAgent: q.UserAgent, Verb: q.Verb, Resource: resource}
+			by[k] = r
+		}
+		r.Count++
+		if q.Code >= 400 {
+			r.Errors++
+		}
+		if q.Code == 409 {
+			r.Conflicts++
+		}
+		took := float64(q.DoneMicros-q.ReceivedMicros) / 1e6
+		r.Seconds += took
+		r.LongestMillis = max(r.LongestMillis, took*1e3)
+	}
+	rows := make([]*row, 0, len(by))
+	for _, r := range by {
+		r.MeanMillis = r.Seconds * 1e3 / float64(r.Count)
+		rows = append(rows, r)
+	}
+	slices.SortFunc(rows, func(a, b *row) int {
+		// Watches are long by nature and would hide everything else.
+		if aw, bw := a.Verb == "watch", b.Verb == "watch"; aw != bw {
+			if bw {
+				return -1
+			}
+			return 1
+		}
+		if a.Seconds != b.Seconds {
+			if a.Seconds > b.Seconds {
+				return -1
+			}
+			return 1
+		}
+		return strings.Compare(a.UserAgent+a.Verb+a.Resource, b.UserAgent+b.Verb+b.Resource)
+	})
+	t := &textTable{header: []string{"USER AGENT", "VERB", "RESOURCE", "COUNT", "ERRORS", "409", "SECONDS", "MEAN ms", "LONGEST ms"}}
+	for _, r := range rows {
+		t.add(r, shortAgent(r.UserAgent), r.Verb, dash(r.Resource), fmt.Sprint(r.Count), fmt.Sprint(r.Errors), fmt.Sprint(r.Conflicts),
+			fmt.Sprintf("%.2f", r.Seconds), fmt.Sprintf("%.1f", r.MeanMillis), fmt.Sprintf("%.1f", r.LongestMillis))
+	}
+	return t, nil
+}
+
+// shortAgent leaves out of a user agent what is the same for all: version,
+// platform and commit.
+func shortAgent(agent string) string {
+	program, rest, _ := strings.Cut(agent, "/")
+	if i := strings.LastIndex(rest, "/"); i >= 0 && strings.Contains(rest, "kubernetes/") {
+		if role := rest[i+1:]; !strings.HasPrefix(rest[:i], "kubernetes") && !isCommit(role) {
+			return program + " … " + role
+		}
+	}
+	return program
+}
+
+func isCommit(s string) bool {
+	return len(s) >= 7 && strings.Trim(s, "0123456789abcdef") == ""
+}

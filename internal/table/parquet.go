@@ -1,0 +1,136 @@
+package table
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"os"
+	"path/filepath"
+
+	"github.com/parquet-go/parquet-go"
+	"github.com/parquet-go/parquet-go/compress/zstd"
+)
+
+const (
+	// batch is how many rows pass through memory at once.
+	batch = 1024
+	// rowGroup bounds the memory of a writer: about 200 bytes a row.
+	rowGroup = 128 << 10
+)
+
+// Write writes rows as a Parquet file at path: whole, synced and under its
+// name, or not at all. meta goes into the file's key-value metadata.
+func Write[T any](path string, rows iter.Seq2[T, error], meta map[string]string) (err error) {
+	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*.tmp")
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, f.Close(), os.Remove(f.Name()))
+		}
+	}()
+	options := []parquet.WriterOption{
+		parquet.Compression(&zstd.Codec{}),
+		parquet.MaxRowsPerRowGroup(rowGroup),
+		parquet.CreatedBy("kubedyno", "", ""),
+	}
+	for k, v := range meta {
+		options = append(options, parquet.KeyValueMetadata(k, v))
+	}
+	w := parquet.NewGenericWriter[T](f, options...)
+	pending := make([]T, 0, batch)
+	for row, err := range rows {
+		if err != nil {
+			return err
+		}
+		if pending = append(pending, row); len(pending) == batch {
+			if _, err := w.Write(pending); err != nil {
+				return err
+			}
+			pending = pending[:0]
+		}
+	}
+	if _, err := w.Write(pending); err != nil {
+		return err
+	}
+	if err := w.Close(); err != nil {
+		return err
+	}
+	if err := f.Chmod(0o644); err != nil { // CreateTemp makes private files
+		return err
+	}
+	if err := f.Sync(); err != nil {
+		return err
+	}
+	if err := os.Rename(f.Name(), path); err != nil {
+		return err
+	}
+	return f.Close()
+}
+
+// maxRowsPerByte bounds how many rows one byte of a file may claim to hold, so that a
+// mangled footer cannot make Read ask for all memory. Run-length coded columns
+// of equal rows reach some hundreds.
+const maxRowsPerByte = 4096
+
+// Read reads all rows of the Parquet file f, whose columns are matched to T's
+// by name: a column that the file lacks reads as zero, one that T lacks is
+// ignored. name is for errors.
+func Read[T any](f *os.File, name string) (rows []T, err error) {
+	// parquet-go panics on some mangled files; to its caller that is a file
+	// that cannot be read, like any other.
+	defer func() {
+		if p := recover(); p != nil {
+			rows, err = nil, fmt.Errorf("%s is damaged: %v", name, p)
+		}
+	}()
+	info, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	file, err := parquet.OpenFile(f, info.Size())
+	if err != nil {
+		return nil, fmt.Errorf("%s is damaged: %w", name, err)
+	}
+	if n := file.NumRows(); n < 0 || n > info.Size()*maxRowsPerByte {
+		return nil, fmt.Errorf("%s is damaged: it claims %d rows in %d bytes", name, n, info.Size())
+	}
+	if err := sameKinds(file.Schema(), parquet.SchemaOf(*new(T))); err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	r := parquet.NewGenericReader[T](file)
+	defer r.Close()
+	for buf := make([]T, batch); ; {
+		n, err := r.Read(buf)
+		rows = append(rows, buf[:n]...)
+		clear(buf[:n]) // the rows own their strings; the next ones must not inherit values
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return nil, fmt.Errorf("%s is damaged: %w", name, err)
+		}
+		if n == 0 {
+			return nil, fmt.Errorf("%s is damaged: it ends early", name)
+		}
+	}
+	if int64(len(rows)) != file.NumRows() {
+		return nil, fmt.Errorf("%s is damaged: %d of %d rows", name, len(rows), file.NumRows())
+	}
+	return rows, nil
+}
+
+// sameKinds refuses a file in which a column that we read has another type:
+// conversion would give numbers that nobody wrote.
+func sameKinds(file, ours *parquet.Schema) error {
+	for _, path := range ours.Columns() {
+		want, _ := ours.Lookup(path...)
+		got, ok := file.Lookup(path...)
+		if ok && got.Node.Type().Kind() != want.Node.Type().Kind() {
+			return fmt.Errorf("column %s is %s, not %s", path[0], got.Node.Type(), want.Node.Type())
+		}
+	}
+	return nil
+}

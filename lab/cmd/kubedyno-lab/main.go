@@ -1,0 +1,153 @@
+// Command kubedyno-lab is a whole Kubernetes control plane in one binary: etcd,
+// kube-apiserver, kube-controller-manager, kube-scheduler and kubectl.
+//
+// It runs as one process per component, named by argv[0] or by the first
+// argument:
+//
+//	kubedyno-lab kube-apiserver --etcd-servers=…
+//	ln -s kubedyno-lab kube-apiserver && ./kube-apiserver --etcd-servers=…
+//
+// Metric registries, feature gates and klog are global to a process, and CPU,
+// heap and /proc of a component mean something only when it has a process of
+// its own; one binary serves because four would hold the same code four times.
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	_ "time/tzdata" // CronJob time zones, as the components' own mains link it
+
+	"github.com/spf13/cobra"
+	etcdversion "go.etcd.io/etcd/api/v3/version"
+	"go.etcd.io/etcd/server/v3/etcdmain"
+	_ "k8s.io/client-go/plugin/pkg/client/auth" // kubectl's credential plug-ins
+	"k8s.io/component-base/cli"
+	_ "k8s.io/component-base/logs/json/register" // --logging-format=json
+	_ "k8s.io/component-base/metrics/prometheus/clientgo"
+	_ "k8s.io/component-base/metrics/prometheus/version"
+	"k8s.io/component-base/version"
+	kubectl "k8s.io/kubectl/pkg/cmd"
+	kubectlutil "k8s.io/kubectl/pkg/cmd/util"
+	apiserver "k8s.io/kubernetes/cmd/kube-apiserver/app"
+	controllermanager "k8s.io/kubernetes/cmd/kube-controller-manager/app"
+	scheduler "k8s.io/kubernetes/cmd/kube-scheduler/app"
+)
+
+// self is the name under which the component is the first argument.
+const self = "kubedyno-lab"
+
+// components in the order in which a control plane starts them.
+var components = []struct {
+	name string
+	run  func(argv []string) int
+}{
+	{"etcd", func(argv []string) int { etcdmain.Main(argv); return 0 }},
+	{"kube-apiserver", command(apiserver.NewAPIServerCommand)},
+	{"kube-controller-manager", command(controllermanager.NewControllerManagerCommand)},
+	{"kube-scheduler", command(func() *cobra.Command { return scheduler.NewSchedulerCommand() })},
+	{"kubectl", runKubectl},
+}
+
+// command runs a component as its own main does. Those mains read os.Args.
+func command(newCommand func() *cobra.Command) func([]string) int {
+	return func(argv []string) int {
+		os.Args = argv
+		return cli.Run(newCommand())
+	}
+}
+
+// runKubectl is kubectl's own main: it words and prints its errors itself.
+func runKubectl(argv []string) int {
+	os.Args = argv
+	if err := cli.RunNoErrOutput(kubectl.NewDefaultKubectlCommand()); err != nil {
+		kubectlutil.CheckErr(err)
+	}
+	return 0
+}
+
+func main() {
+	os.Exit(run(os.Args, os.Stdout, os.Stderr))
+}
+
+func run(argv []string, stdout, stderr io.Writer) int {
+	name := filepath.Base(argv[0])
+	if main := lookup(name); main != nil {
+		return main(argv)
+	}
+	argv = argv[1:]
+	if len(argv) == 0 {
+		fmt.Fprintln(stderr, usage())
+		return 2
+	}
+	if main := lookup(argv[0]); main != nil {
+		return main(argv)
+	}
+	switch argv[0] {
+	case "version":
+		return printVersion(argv[1:], stdout, stderr)
+	case "help", "-h", "--help":
+		fmt.Fprintln(stdout, usage())
+		return 0
+	}
+	fmt.Fprintf(stderr, "%s: no component is named %q\n%s\n", self, argv[0], usage())
+	return 2
+}
+
+func lookup(name string) func([]string) int {
+	for _, c := range components {
+		if c.name == name {
+			return c.run
+		}
+	}
+	return nil
+}
+
+func usage() string {
+	names := make([]string, len(components))
+	for i, c := range components {
+		names[i] = c.name
+	}
+	return fmt.Sprintf("usage: %s %s [ARGUMENT…]\n       %s version [-o json]", self, strings.Join(names, "|"), self)
+}
+
+// versions is what `kubedyno-lab version -o json` prints.
+type versions struct {
+	Kubernetes string `json:"kubernetes"`
+	GitCommit  string `json:"gitCommit"`
+	BuildDate  string `json:"buildDate"`
+	Etcd       string `json:"etcd"`
+	Go         string `json:"go"`
+	Platform   string `json:"platform"`
+}
+
+func printVersion(args []string, stdout, stderr io.Writer) int {
+	k := version.Get()
+	v := versions{
+		Kubernetes: k.GitVersion,
+		GitCommit:  k.GitCommit,
+		BuildDate:  k.BuildDate,
+		Etcd:       "v" + etcdversion.Version,
+		Go:         runtime.Version(),
+		Platform:   k.Platform,
+	}
+	switch strings.Join(args, " ") {
+	case "":
+		fmt.Fprintf(stdout, "kubernetes %s\netcd %s\ngo %s\n", v.Kubernetes, v.Etcd, v.Go)
+	case "-o json", "-o=json", "-ojson", "--output json", "--output=json":
+		enc := json.NewEncoder(stdout)
+		enc.SetIndent("", "  ")
+		if err := enc.Encode(v); err != nil {
+			fmt.Fprintf(stderr, "%s: %v\n", self, err)
+			return 1
+		}
+	default:
+		fmt.Fprintln(stderr, usage())
+		return 2
+	}
+	return 0
+}

@@ -1,0 +1,303 @@
+package load
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+	"time"
+
+	"github.com/kubedyno/kubedyno/experiment"
+	"github.com/kubedyno/kubedyno/record"
+)
+
+// ProcessName is the generator's argv[0] and its user agent.
+const ProcessName = "kubedyno-load"
+
+// Config is the first line that the process reads.
+type Config struct {
+	Kubeconfig string `json:"kubeconfig"` // path; empty: as kubectl finds it
+	Context    string `json:"context,omitempty"`
+	RunID      string `json:"run"`
+	Namespace  string `json:"namespace,omitempty"` // default: Namespace(RunID)
+	Seed       int64  `json:"seed"`                // reserved: nothing here is random yet
+	// HollowNodes keeps the pods on the run's hollow nodes, on a cluster that
+	// has others too: see HollowTaint.
+	HollowNodes bool `json:"hollowNodes,omitempty"`
+}
+
+// command is each further line.
+type command struct {
+	Do    string            `json:"do"` // phase, cancel, cleanup
+	Phase *experiment.Phase `json:"phase,omitempty"`
+}
+
+// event is a line that the process writes. Each command but cancel is
+// answered by one event with Done or Error, or both.
+type event struct {
+	Ready    *ready            `json:"ready,omitempty"`
+	Op       *record.Operation `json:"op,omitempty"`
+	Progress *Progress         `json:"progress,omitempty"`
+	Done     *Summary          `json:"done,omitempty"`
+	Error    string            `json:"error,omitempty"`
+}
+
+type ready struct {
+	Namespace string `json:"namespace"`
+}
+
+const (
+	progressEvery = 250 * time.Millisecond
+	// maxLine is far above any command.
+	maxLine = 4 << 20
+	// flushWithin bounds how long the process outlives its input.
+	flushWithin = 500 * time.Millisecond
+)
+
+// ProcessMain is the generator process: a Config and then commands as JSON
+// lines on stdin, events as JSON lines on stdout. It returns when stdin or ctx
+// ends, within a second. It has told stderr of the error that it returns.
+func ProcessMain(ctx context.Context, stdin io.Reader, stdout, stderr io.Writer) error {
+	err := serve(ctx, stdin, stdout)
+	if err != nil {
+		// The parent that reads events may be gone; these are the last words.
+		fmt.Fprintf(stderr, "%s: %v\n", ProcessName, err)
+	}
+	return err
+}
+
+func serve(ctx context.Context, stdin io.Reader, stdout io.Writer) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	out := newOutbox(stdout, cancel)
+	defer out.close()
+
+	lines := readLines(ctx, stdin, cancel)
+	var cfg Config
+	switch first, ok := <-lines; {
+	case !ok:
+		return ended(ctx)
+	default:
+		if err := json.Unmarshal(first, &cfg); err != nil {
+			return fmt.Errorf("read config: %w", err)
+		}
+	}
+	if cfg.Namespace == "" {
+		cfg.Namespace = Namespace(cfg.RunID)
+	}
+	c, err := newClient(cfg)
+	if err == nil {
+		err = c.prepare(ctx, cfg)
+	}
+	if err != nil {
+		if ctx.Err() != nil {
+			return ended(ctx)
+		}
+		out.send(event{Error: err.Error()})
+		return err
+	}
+	out.send(event{Ready: &ready{Namespace: cfg.Namespace}})
+	s := server{generator: generator{cfg: cfg, client: c, made: map[string]*made{}}, out: out}
+	return s.loop(ctx, lines)
+}
+
+// ended is nil where the input's end, the ordinary stop, ended ctx.
+func ended(ctx context.Context) error {
+	if err := context.Cause(ctx); err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, context.Canceled) {
+		return err
+	}
+	return nil
+}
+
+// readLines delivers the input's lines and ends ctx when the input ends.
+func readLines(ctx context.Context, r io.Reader, cancel context.CancelCauseFunc) <-chan []byte {
+	lines := make(chan []byte)
+	go func() {
+		defer close(lines)
+		in := bufio.NewScanner(r)
+		in.Buffer(nil, maxLine)
+		for in.Scan() {
+			select {
+			case lines <- append([]byte(nil), in.Bytes()...):
+			case <-ctx.Done():
+				return
+			}
+		}
+		if err := in.Err(); err != nil {
+			cancel(fmt.Errorf("read commands: %w", err))
+			return
+		}
+		cancel(io.EOF)
+	}()
+	return lines
+}
+
+// server answers commands, one at a time but for cancel.
+type server struct {
+	generator
+	out *outbox
+}
+
+func (s *server) loop(ctx context.Context, lines <-chan []byte) error {
+	var running sync.WaitGroup
+	defer running.Wait()
+	busy := make(chan struct{}, 1)
+	stop := func() {}
+	for {
+		var line []byte
+		select {
+		case l, ok := <-lines:
+			if !ok {
+				return ended(ctx)
+			}
+			line = l
+		case <-ctx.Done():
+			return ended(ctx)
+		}
+		var cmd command
+		if err := json.Unmarshal(line, &cmd); err != nil {
+			return fmt.Errorf("read command: %w", err)
+		}
+		if cmd.Do == "cancel" {
+			stop()
+			continue
+		}
+		select {
+		case busy <- struct{}{}:
+		default:
+			return fmt.Errorf("command %q while another runs", cmd.Do)
+		}
+		work, cancel := context.WithCancel(ctx)
+		stop = cancel
+		running.Go(func() {
+			defer cancel()
+			answer := s.answer(work, cmd)
+			<-busy // before the answer goes out, which may bring the next command
+			s.out.send(answer)
+		})
+	}
+}
+
+func (s *server) answer(ctx context.Context, cmd command) event {
+	switch {
+	case cmd.Do == "phase" && cmd.Phase != nil:
+		return s.phase(ctx, *cmd.Phase)
+	case cmd.Do == "cleanup":
+		e := event{Done: &Summary{}}
+		if err := s.client.cleanup(ctx, s.cfg); err != nil {
+			e.Error = err.Error()
+		}
+		return e
+	}
+	return event{Error: fmt.Sprintf("unknown command %q", cmd.Do)}
+}
+
+func (s *server) phase(ctx context.Context, p experiment.Phase) event {
+	var count counters
+	watched, stop := context.WithCancel(ctx)
+	var progress sync.WaitGroup
+	progress.Go(func() {
+		tick := time.NewTicker(progressEvery)
+		defer tick.Stop()
+		for {
+			select {
+			case <-tick.C:
+				now := count.progress(p.Name)
+				s.out.send(event{Progress: &now})
+			case <-watched.Done():
+				return
+			}
+		}
+	})
+	summary, err := s.run(ctx, p, &count, func(op record.Operation) { s.out.send(event{Op: &op}) })
+	stop()
+	progress.Wait()
+	last := count.progress(p.Name)
+	s.out.send(event{Progress: &last})
+	e := event{Done: &summary}
+	if err != nil {
+		e.Error = err.Error()
+	}
+	return e
+}
+
+// outbox writes events without ever holding up who sends them: a slow reader
+// must not slow the load down.
+type outbox struct {
+	mu     sync.Mutex
+	queue  []event
+	wake   chan struct{} // holds one
+	closed bool
+	done   chan struct{}
+}
+
+func newOutbox(w io.Writer, failed context.CancelCauseFunc) *outbox {
+	o := &outbox{wake: make(chan struct{}, 1), done: make(chan struct{})}
+	go func() {
+		defer close(o.done)
+		buf := bufio.NewWriter(w)
+		enc := json.NewEncoder(buf)
+		for range o.wake {
+			for {
+				batch, closed := o.take()
+				for _, e := range batch {
+					if err := enc.Encode(e); err != nil {
+						failed(fmt.Errorf("write events: %w", err))
+						return
+					}
+				}
+				if len(batch) > 0 {
+					continue
+				}
+				if err := buf.Flush(); err != nil {
+					failed(fmt.Errorf("write events: %w", err))
+					return
+				}
+				if closed {
+					return
+				}
+				break
+			}
+		}
+	}()
+	return o
+}
+
+func (o *outbox) take() ([]event, bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	batch := o.queue
+	o.queue = nil
+	return batch, o.closed
+}
+
+func (o *outbox) send(e event) {
+	o.mu.Lock()
+	if !o.closed {
+		o.queue = append(o.queue, e)
+	}
+	o.mu.Unlock()
+	o.signal()
+}
+
+func (o *outbox) signal() {
+	select {
+	case o.wake <- struct{}{}:
+	default:
+	}
+}
+
+// close writes what is left, unless nobody reads it.
+func (o *outbox) close() {
+	o.mu.Lock()
+	o.closed = true
+	o.mu.Unlock()
+	o.signal()
+	select {
+	case <-o.done:
+	case <-time.After(flushWithin):
+	}
+}

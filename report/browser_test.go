@@ -1,0 +1,335 @@
+package report
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/chromedp/cdproto/cdp"
+	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/cdproto/input"
+	"github.com/chromedp/cdproto/log"
+	"github.com/chromedp/cdproto/network"
+	"github.com/chromedp/cdproto/page"
+	"github.com/chromedp/cdproto/runtime"
+	"github.com/chromedp/chromedp"
+
+	"github.com/kubedyno/kubedyno/ui"
+)
+
+// browser starts a headless Chromium with a fresh profile. It is part of what
+// `make test` needs; a machine without one is told how to get it.
+func browser(t *testing.T) context.Context {
+	t.Helper()
+	if _, _, built := ui.Bundle(); !built {
+		t.Fatal("the report page is not built: run `cd ui && npm ci --no-audit --no-fund && npm run build`, then this test again")
+	}
+	var path string
+	for _, name := range []string{"chromium", "chromium-browser", "google-chrome"} {
+		if p, err := exec.LookPath(name); err == nil {
+			path = p
+			break
+		}
+	}
+	if path == "" {
+		t.Fatal("the report page is tested in Chromium, which is not here: run `apt-get update && apt-get install -y chromium`")
+	}
+	alloc, stop := chromedp.NewExecAllocator(context.Background(),
+		chromedp.ExecPath(path), chromedp.Headless, chromedp.NoSandbox, chromedp.NoFirstRun, chromedp.DisableGPU,
+		chromedp.UserDataDir(t.TempDir()),
+		chromedp.Flag("disable-background-networking", true), chromedp.Flag("disable-component-update", true),
+		chromedp.Flag("disable-sync", true), chromedp.Flag("hide-scrollbars", true))
+	ctx, cancel := chromedp.NewContext(alloc)
+	ctx, timeout := context.WithTimeout(ctx, 90*time.Second)
+	t.Cleanup(func() { timeout(); cancel(); stop() })
+	return ctx
+}
+
+// watched collects what a page must not do: complain, or ask the network.
+type watched struct {
+	mu       sync.Mutex
+	messages []string
+	requests []string
+}
+
+func watch(t *testing.T, ctx context.Context) *watched {
+	t.Helper()
+	w := &watched{}
+	if err := chromedp.Listen(ctx, func(ev any) {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		switch ev := ev.(type) {
+		case *runtime.EventConsoleAPICalled:
+			m := fmt.Sprintf("console.%s", ev.Type)
+			for _, a := range ev.Args {
+				m += " " + string(a.Value) + a.Description
+			}
+			w.messages = append(w.messages, m)
+		case *runtime.EventExceptionThrown:
+			m := ev.ExceptionDetails.Text
+			if e := ev.ExceptionDetails.Exception; e != nil {
+				m += " " + e.Description
+			}
+			w.messages = append(w.messages, m)
+		case *log.EventEntryAdded:
+			w.messages = append(w.messages, ev.Entry.Text)
+		case *network.EventRequestWillBeSent:
+			w.requests = append(w.requests, ev.Request.URL)
+		}
+	}); err != nil {
+		t.Fatal(err)
+	}
+	return w
+}
+
+func (w *watched) check(t *testing.T, file string) {
+	t.Helper()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, m := range w.messages {
+		t.Errorf("console: %s", m)
+	}
+	asked := 0
+	for _, r := range w.requests {
+		if r == file {
+			asked++
+			continue
+		}
+		t.Errorf("request to %s", r)
+	}
+	if asked == 0 {
+		t.Error("the browser's requests were not seen, so none can be ruled out")
+	}
+	w.messages, w.requests = nil, nil
+}
+
+// open loads the file as a reader with that window and colour scheme sees it.
+func open(t *testing.T, ctx context.Context, file string, width int64, dark bool) {
+	t.Helper()
+	scheme := "light"
+	if dark {
+		scheme = "dark"
+	}
+	call(t, ctx, network.Enable, network.EnableParams{})
+	call(t, ctx, log.Enable, cdp.Empty{})
+	call(t, ctx, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{
+		Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}},
+	})
+	call(t, ctx, emulation.SetDeviceMetricsOverride, emulation.SetDeviceMetricsOverrideParams{
+		Width: width, Height: 900, DeviceScaleFactor: 1, Mobile: width < 500,
+	})
+	if err := chromedp.Do(ctx, chromedp.Navigate(file)); err != nil {
+		t.Fatal(err)
+	}
+	for start := time.Now(); ; time.Sleep(20 * time.Millisecond) {
+		switch eval[string](t, ctx, `document.documentElement.dataset.ready || ""`) {
+		case "true":
+			time.Sleep(300 * time.Millisecond) // charts draw in a microtask and fit their column in a frame
+			return
+		case "failed":
+			t.Fatal(eval[string](t, ctx, `document.body.innerText`))
+		}
+		if time.Since(start) > 20*time.Second {
+			t.Fatal("the page does not get ready")
+		}
+	}
+}
+
+func call[P, R any](t *testing.T, ctx context.Context, c cdp.Command[P, R], p P) R {
+	t.Helper()
+	r, err := chromedp.Call(ctx, c, p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+func eval[T any](t *testing.T, ctx context.Context, expression string) T {
+	t.Helper()
+	v, err := chromedp.Run(ctx, chromedp.Evaluate[T](expression))
+	if err != nil {
+		t.Fatalf("%s: %v", expression, err)
+	}
+	return v
+}
+
+func write(t *testing.T, p Page) string {
+	t.Helper()
+	var b bytes.Buffer
+	if err := WritePage(&b, p); err != nil {
+		t.Fatal(err)
+	}
+	f := filepath.Join(t.TempDir(), "report.html")
+	if err := os.WriteFile(f, b.Bytes(), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("%d kB", b.Len()/1000)
+	return "file://" + f
+}
+
+// inked counts charts whose canvas holds more than one colour.
+const inked = `[...document.querySelectorAll('.plot canvas')].filter(c => {
+  const d = new Uint32Array(c.getContext('2d').getImageData(0, 0, c.width, c.height).data.buffer)
+  return new Set(d).size > 20
+}).length`
+
+const tooWide = `document.documentElement.scrollWidth - innerWidth`
+
+func TestPageInBrowser(t *testing.T) {
+	p := synthPage()
+	file := write(t, p)
+	ctx := browser(t)
+	w := watch(t, ctx)
+	for _, c := range []struct {
+		name  string
+		width int64
+		dark  bool
+	}{{"light", 1400, false}, {"dark", 1400, true}, {"phone", 360, false}, {"phone-dark", 360, true}} {
+		t.Run(c.name, func(t *testing.T) {
+			open(t, ctx, file, c.width, c.dark)
+			text := eval[string](t, ctx, `document.body.innerText`)
+			charts := eval[int](t, ctx, inked)
+			wide := eval[int](t, ctx, tooWide)
+			background := eval[string](t, ctx, `getComputedStyle(document.documentElement).backgroundColor`)
+			shot, err := chromedp.Run(ctx, chromedp.FullScreenshot(100))
+			if err != nil {
+				t.Fatal(err)
+			}
+			w.check(t, file)
+			if want := 1 + 3*3; /* three rounds; the dose has none of its own */ charts != want {
+				t.Errorf("%d charts have something drawn, want %d", charts, want)
+			}
+			if wide > 0 {
+				t.Errorf("the page is %d px wider than its window", wide)
+			}
+			if dark := background != "rgb(255, 255, 255)"; dark != c.dark {
+				t.Errorf("background %s, dark wanted: %t", background, c.dark)
+			}
+			for _, r := range p.Rounds {
+				if !strings.Contains(text, r.Name) {
+					t.Errorf("no sign of %s", r.Name)
+				}
+			}
+			if dir := os.Getenv("KUBEDYNO_SCREENSHOTS"); dir != "" { // to look at
+				if err := os.WriteFile(filepath.Join(dir, c.name+".png"), shot, 0o644); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+}
+
+// TestPageAnswers walks through what a reader can do, by clicks and by keyboard.
+func TestPageAnswers(t *testing.T) {
+	file := write(t, synthPage())
+	ctx := browser(t)
+	w := watch(t, ctx)
+	open(t, ctx, file, 1400, false)
+	pixels := `document.querySelectorAll('#time .plot canvas')[6].toDataURL()` // round 3, curves
+	before := eval[string](t, ctx, pixels)
+	click := func(what, selector string) {
+		t.Helper()
+		if !eval[bool](t, ctx, fmt.Sprintf(`(e => { if (e) { e.focus(); e.click() } return !!e && document.activeElement === e })(document.querySelector(%q))`, selector)) {
+			t.Fatalf("%s: %s cannot be clicked and focused", what, selector)
+		}
+		time.Sleep(150 * time.Millisecond)
+	}
+	click("own axes", "#time .switch")
+	own := eval[string](t, ctx, pixels)
+	if own == before {
+		t.Error("own axes draw the same picture as shared ones")
+	}
+	click("hide a line", "#time .round:nth-child(3) .legend button:nth-child(4)")
+	if eval[string](t, ctx, pixels) == own {
+		t.Error("a hidden line is still drawn")
+	}
+	click("another component", "#functions .tabs button:nth-child(1)")
+	if got := eval[string](t, ctx, `document.querySelector('#functions tbody').innerText`); !strings.Contains(got, "runtime.futex") {
+		t.Errorf("etcd's functions are not shown: %.100s", got)
+	}
+	click("sort", "#functions thead tr:nth-child(2) th:nth-child(2) button")
+	if got := eval[string](t, ctx, `document.querySelector('#functions tbody tr').innerText`); !strings.Contains(got, "runtime.goexit") {
+		t.Errorf("the first function by cumulative CPU is %.60s", got)
+	}
+	click("data of a chart", "#time details.data summary")
+	if got := eval[int](t, ctx, `document.querySelectorAll('#time details.data[open] tbody tr').length`); got < 10 {
+		t.Errorf("the chart's table has %d rows", got)
+	}
+	w.check(t, file)
+
+	// The cursor moves in all charts of a round, and the legend tells the values.
+	if _, err := chromedp.Run(ctx, chromedp.Evaluate[bool](`document.querySelectorAll('#time .plot')[0].scrollIntoView({block: 'center'}), true`)); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(600 * time.Millisecond) // the page scrolls smoothly
+	box := eval[map[string]float64](t, ctx, `(r => ({x: r.x + r.width / 2, y: r.y + r.height / 2}))(document.querySelectorAll('#time .plot .u-over')[0].getBoundingClientRect())`)
+	if err := chromedp.Do(ctx, chromedp.MouseEvent(input.DispatchMouseEventTypeMouseMoved, box["x"], box["y"])); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(150 * time.Millisecond)
+	if got := eval[int](t, ctx, `document.querySelectorAll('#time .round:nth-child(1) .legend b').length`); got != 4+3+8 {
+		t.Errorf("%d values are told at the cursor, want those of all three charts", got)
+	}
+}
+
+// TestPageWithHostileText shows that names from a cluster stay text.
+func TestPageWithHostileText(t *testing.T) {
+	p := synthPage()
+	evil := `</script><script>document.title='owned'</script><img src=x onerror="document.title='owned'">` + "\u202eabc" + strings.Repeat("w", 10_000)
+	p.Title, p.Verdict = evil, evil
+	p.Rounds[0].Name = evil
+	p.Rounds[0].Verdict = evil
+	p.Rounds[0].Findings[0].Summary = evil
+	p.Rounds[0].Findings[0].Set = []string{evil}
+	p.Rounds[0].Functions[0].Rows[0].Name = evil
+	p.Rounds[0].CPU.Series[0].Component = evil
+	p.Rounds[0].Recording.Machine[0].Value = evil
+	file := write(t, p)
+	ctx := browser(t)
+	w := watch(t, ctx)
+	open(t, ctx, file, 1000, false)
+	w.check(t, file)
+	title := eval[string](t, ctx, `document.title`)
+	scripts, images := eval[int](t, ctx, `document.scripts.length`), eval[int](t, ctx, `document.images.length`)
+	wide := eval[int](t, ctx, tooWide)
+	if title == "owned" || scripts != 2 || images != 0 {
+		t.Errorf("title %.20q, %d scripts, %d images", title, scripts, images)
+	}
+	if wide > 0 {
+		t.Errorf("a long word makes the page %d px too wide", wide)
+	}
+}
+
+// TestPicture writes the README's picture where KUBEDYNO_PICTURE names a file.
+func TestPicture(t *testing.T) {
+	out := os.Getenv("KUBEDYNO_PICTURE")
+	if out == "" {
+		t.Skip("writes the README's picture; set KUBEDYNO_PICTURE to a path to make it")
+	}
+	file := write(t, synthPage())
+	if from := os.Getenv("KUBEDYNO_REPORT"); from != "" {
+		abs, err := filepath.Abs(from)
+		if err != nil {
+			t.Fatal(err)
+		}
+		file = "file://" + abs
+	}
+	ctx := browser(t)
+	open(t, ctx, file, 1360, false)
+	shot := call(t, ctx, page.CaptureScreenshot, page.CaptureScreenshotParams{
+		Clip: &page.Viewport{Width: 1360, Height: 900, Scale: 1},
+	}).Data
+	if len(shot) > 200_000 {
+		t.Errorf("the picture has %d kB, more than a README should carry", len(shot)/1000)
+	}
+	if err := os.WriteFile(out, shot, 0o644); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,287 @@
+package report
+
+import (
+	"encoding/json"
+	"math"
+	"strconv"
+	"time"
+)
+
+// PageSchema is the version of the page model; the page refuses a newer one.
+const PageSchema = 1
+
+// Page is all that the HTML page shows. It holds only what a chart or a table
+// draws: raw rows stay in the recording. ui/src/recording.ts is generated from
+// this file, so a field added here is a field the page can use.
+type Page struct {
+	Schema    int       `json:"schema"`
+	Title     string    `json:"title"`
+	Tool      string    `json:"tool"`      // version of kubedyno that rendered the page
+	Generated time.Time `json:"generated"` // when the page was rendered
+	Verdict   string    `json:"verdict"`   // the whole story in one sentence
+	Valid     bool      `json:"valid"`     // every round is valid
+	Rounds    []Round   `json:"rounds"`    // in the order they were run; the first is the baseline
+}
+
+// Round is one recording and what diagnosis made of it.
+type Round struct {
+	Name        string        `json:"name"` // Baseline, Round 2, …
+	Recording   Facts         `json:"recording"`
+	Dose        bool          `json:"dose"`       // tried only to see whether the symptom answers; not a step of the story
+	Change      []string      `json:"change"`     // --set values relative to the round before
+	Prediction  string        `json:"prediction"` // what the change was expected to do; empty for a baseline
+	Outcome     string        `json:"outcome"`    // whether it did
+	Verdict     string        `json:"verdict"`
+	Assessed    bool          `json:"assessed"` // a diagnosis stands behind findings and validity
+	Valid       bool          `json:"valid"`
+	Invalid     []string      `json:"invalid"`
+	Headline    []Indicator   `json:"headline"`
+	Findings    []PageFinding `json:"findings"`
+	RuledOut    []Reason      `json:"ruledOut"`
+	NotAssessed []Reason      `json:"notAssessed"`
+	Stages      []PageStage   `json:"stages"`
+	Latencies   []Latency     `json:"latencies"`
+	Curves      Curves        `json:"curves"`
+	Rates       Rates         `json:"rates"`
+	CPU         CPU           `json:"cpu"`
+	Functions   []TopTable    `json:"functions"`
+	Harness     HarnessCost   `json:"harness"`
+	LeftOut     []string      `json:"leftOut"`
+	Warnings    []string      `json:"warnings"`
+	Gaps        []Reason      `json:"gaps"`
+}
+
+// Facts identify a recording and the machine it was made on.
+type Facts struct {
+	ID         string     `json:"id"`
+	Name       string     `json:"name"`
+	Started    time.Time  `json:"started"`
+	Seconds    float64    `json:"seconds"`
+	Status     string     `json:"status"`
+	EndReason  string     `json:"endReason"`
+	Kubernetes string     `json:"kubernetes"`
+	Cluster    string     `json:"cluster"` // lab or existing
+	Profile    string     `json:"profile"`
+	Settings   []string   `json:"settings"` // --set values of the run, verbatim
+	Nodes      int        `json:"nodes"`
+	Simulated  bool       `json:"simulated"`
+	Pods       int        `json:"pods"` // asked for in the measured phases
+	Load       string     `json:"load"` // Deployments, or bare pods at a rate
+	Machine    []Fact     `json:"machine"`
+	Components []FlagSet  `json:"components"`
+	Phases     []Phase    `json:"phases"`
+	Observers  []Observer `json:"observers"`
+}
+
+// Fact is a label and its value, both for people.
+type Fact struct {
+	Label string `json:"label"`
+	Value string `json:"value"`
+}
+
+// FlagSet is a component's command line.
+type FlagSet struct {
+	Component string   `json:"component"`
+	Version   string   `json:"version"`
+	Quota     float64  `json:"quota"` // CPU quota in cores; 0 = none
+	Args      []string `json:"args"`
+	Set       []string `json:"set"` // the arguments that differ from the profile
+}
+
+// Phase is a stretch of the run, in seconds on the round's time axis.
+type Phase struct {
+	Name string  `json:"name"`
+	Kind string  `json:"kind"`
+	From float64 `json:"from"`
+	To   float64 `json:"to"`
+}
+
+// Observer is what one collector did and what it cost.
+type Observer struct {
+	Name       string  `json:"name"`
+	Interval   float64 `json:"interval"` // seconds; 0 = not periodic
+	Samples    int64   `json:"samples"`
+	CPUSeconds float64 `json:"cpuSeconds"`
+	Note       string  `json:"note"`
+}
+
+// Indicator is a number that rounds are compared by.
+type Indicator struct {
+	ID     string   `json:"id"`
+	Label  string   `json:"label"`
+	Value  *float64 `json:"value"` // nil: not measured
+	Unit   string   `json:"unit"`
+	N      int      `json:"n"`      // samples behind it; 0 where that has no meaning
+	Better string   `json:"better"` // higher, lower or empty
+	Note   string   `json:"note"`
+}
+
+// PageFinding is a finding as the page shows it.
+type PageFinding struct {
+	ID        string         `json:"id"`
+	Class     string         `json:"class"`
+	Component string         `json:"component"`
+	Stage     string         `json:"stage"`
+	Resource  string         `json:"resource"`
+	CodePath  string         `json:"codePath"`
+	Cause     string         `json:"cause"`
+	Summary   string         `json:"summary"`
+	Grade     string         `json:"grade"`
+	Explains  float64        `json:"explains"` // share of the lost pod-seconds, 0 to 1
+	Evidence  []PageEvidence `json:"evidence"`
+	Advice    string         `json:"advice"`
+	Set       []string       `json:"set"`       // PATH=VALUE, ready for --set
+	Next      string         `json:"next"`      // what should bind once this is gone
+	RefutedBy string         `json:"refutedBy"` // what would show that this is wrong
+}
+
+// PageEvidence is one observation that a finding rests on.
+type PageEvidence struct {
+	Kind  string   `json:"kind"`
+	Ref   string   `json:"ref"`
+	Value *float64 `json:"value"`
+	Unit  string   `json:"unit"`
+	Text  string   `json:"text"`
+}
+
+// Reason names something and says why.
+type Reason struct {
+	ID  string `json:"id"`
+	Why string `json:"why"`
+}
+
+// PageStage is one stage of a pod's way, summed over the measured pods.
+type PageStage struct {
+	Name        string   `json:"name"`
+	Measured    bool     `json:"measured"`
+	Why         string   `json:"why"` // why not measured
+	WaitSeconds float64  `json:"waitSeconds"`
+	Share       float64  `json:"share"`   // of the pods' whole way, 0 to 1
+	RateIn      *float64 `json:"rateIn"`  // pods/s; nil also where all came at once
+	RateOut     *float64 `json:"rateOut"` // pods/s
+	PerPod      float64  `json:"perPod"`  // mean seconds a pod spent waiting here
+}
+
+// Latency is the distribution of one interval of a pod's life, in seconds.
+type Latency struct {
+	Name string   `json:"name"`
+	From string   `json:"from"`
+	To   string   `json:"to"`
+	N    int      `json:"n"`
+	Mean *float64 `json:"mean"`
+	P50  *float64 `json:"p50"`
+	P90  *float64 `json:"p90"`
+	P99  *float64 `json:"p99"` // nil below 100 samples
+	Max  *float64 `json:"max"`
+}
+
+// Curves are cumulative counts of pods. Time counts from the first due
+// operation of the measured load.
+type Curves struct {
+	Start     float64 `json:"start"`
+	Step      float64 `json:"step"`
+	Total     int     `json:"total"`
+	Submitted Values  `json:"submitted"`
+	Created   Values  `json:"created"`
+	Scheduled Values  `json:"scheduled"`
+	Running   Values  `json:"running"`
+}
+
+// Rates are pods per second in each step, and the limits that bound them.
+type Rates struct {
+	Start     float64 `json:"start"`
+	Step      float64 `json:"step"`
+	Created   Values  `json:"created"`
+	Scheduled Values  `json:"scheduled"`
+	Running   Values  `json:"running"`
+	Bounds    []Bound `json:"bounds"`
+}
+
+// Bound is a known ceiling of the pod rate.
+type Bound struct {
+	Label     string  `json:"label"` // kube-controller-manager client limit 20/s
+	Component string  `json:"component"`
+	Value     float64 `json:"value"` // pods/s
+}
+
+// CPU is the CPU each process used in each step, in cores.
+type CPU struct {
+	Start  float64     `json:"start"`
+	Step   float64     `json:"step"`
+	Cores  int         `json:"cores"` // of the machine; 0 = unknown
+	Series []CPUSeries `json:"series"`
+}
+
+// CPUSeries is one component's share of the CPU.
+type CPUSeries struct {
+	Component string  `json:"component"`
+	Harness   bool    `json:"harness"` // ours, not the system under test
+	Seconds   float64 `json:"seconds"` // CPU-seconds in the measured window
+	Cores     Values  `json:"cores"`
+}
+
+// TopTable is where one component's CPU went.
+type TopTable struct {
+	Component  string  `json:"component"`
+	CPUSeconds float64 `json:"cpuSeconds"` // in the profile
+	Seconds    float64 `json:"seconds"`    // length of the profile
+	Phase      string  `json:"phase"`
+	Rows       []Func  `json:"rows"`
+}
+
+// Func is one function's part of a CPU profile.
+type Func struct {
+	Name  string   `json:"name"`
+	Self  float64  `json:"self"`  // share of the component's CPU, 0 to 1
+	Cum   float64  `json:"cum"`   // the same with callees
+	PerMs *float64 `json:"perMs"` // cumulative CPU ms per pod; nil where pods cannot be counted
+}
+
+// HarnessCost is what kubedyno itself cost.
+type HarnessCost struct {
+	Measured   bool    `json:"measured"`
+	CPUSeconds float64 `json:"cpuSeconds"`
+	PerPodMs   float64 `json:"perPodMs"`
+	Share      float64 `json:"share"` // of harness + control plane, 0 to 1
+}
+
+// Values are samples at equal steps. NaN means "not observed" and is null in
+// JSON; missing data must never look like zero. Four significant digits are
+// kept: no chart shows more, and the file halves.
+type Values []float64
+
+// MarshalJSON implements json.Marshaler.
+func (v Values) MarshalJSON() ([]byte, error) {
+	b := make([]byte, 0, 2+6*len(v))
+	b = append(b, '[')
+	for i, x := range v {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		switch {
+		case math.IsNaN(x) || math.IsInf(x, 0):
+			b = append(b, "null"...)
+		case x == math.Trunc(x) && math.Abs(x) < 1e15:
+			b = strconv.AppendInt(b, int64(x), 10)
+		default:
+			b = strconv.AppendFloat(b, x, 'g', 4, 64)
+		}
+	}
+	return append(b, ']'), nil
+}
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (v *Values) UnmarshalJSON(b []byte) error {
+	var p []*float64
+	if err := json.Unmarshal(b, &p); err != nil {
+		return err
+	}
+	*v = make(Values, len(p))
+	for i, x := range p {
+		(*v)[i] = math.NaN()
+		if x != nil {
+			(*v)[i] = *x
+		}
+	}
+	return nil
+}

@@ -1,0 +1,109 @@
+package report
+
+import (
+	"bytes"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/kubedyno/kubedyno/compare"
+	"github.com/kubedyno/kubedyno/diagnose"
+	"github.com/kubedyno/kubedyno/record"
+)
+
+// recorded writes a scenario to disk and opens it.
+func recorded(t *testing.T, i int) *record.Recording {
+	t.Helper()
+	in := synthRows(i)
+	dir := filepath.Join(t.TempDir(), "r")
+	w, err := record.Create(dir, in.meta)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range in.pods {
+		w.Pod(p)
+	}
+	for _, p := range in.processes {
+		w.Process(p)
+	}
+	for _, m := range in.machine {
+		w.Machine(m)
+	}
+	for _, p := range in.profiles {
+		var b bytes.Buffer
+		if err := p.data.Write(&b); err != nil {
+			t.Fatal(err)
+		}
+		if err := w.Profile(p.ref, b.Bytes()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := w.Finish(record.StatusComplete, ""); err != nil {
+		t.Fatal(err)
+	}
+	r, err := record.Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { r.Close() })
+	return r
+}
+
+// TestRender goes the whole way: files on disk, to a page in a browser.
+func TestRender(t *testing.T) {
+	var inputs []Input
+	for i := range scenarios {
+		r := recorded(t, i)
+		d, err := diagnose.Run(r, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		inputs = append(inputs, Input{Recording: r, Diagnosis: d})
+	}
+	p, err := NewPage(inputs, RenderOptions{Tool: "test"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, r := range p.Rounds {
+		if len(r.Functions) != len(synthFuncs) || len(r.CPU.Series) != 8 || r.Latencies[0].N != synthPods {
+			t.Errorf("round %d: %d profiles, %d CPU series, %d pods", i, len(r.Functions), len(r.CPU.Series), r.Latencies[0].N)
+		}
+	}
+	file := write(t, p)
+	ctx := browser(t)
+	w := watch(t, ctx)
+	open(t, ctx, file, 1400, false)
+	w.check(t, file)
+	if charts := eval[int](t, ctx, inked); charts != 10 {
+		t.Errorf("%d charts have something drawn, want 10", charts)
+	}
+}
+
+func TestComparisonText(t *testing.T) {
+	c, err := compare.Recordings([]*record.Recording{recorded(t, 0)}, []*record.Recording{recorded(t, 1)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var b bytes.Buffer
+	if err := WriteComparison(&b, Options{}, c); err != nil {
+		t.Fatal(err)
+	}
+	golden(t, "comparison.txt", b.String())
+	for _, l := range strings.Split(b.String(), "\n") {
+		if n := columns(l); n > 80 {
+			t.Errorf("%d columns: %s", n, l)
+		}
+	}
+	var repeated []*record.Recording
+	for range 6 {
+		repeated = append(repeated, recorded(t, 2))
+	}
+	if c, err = compare.Recordings(repeated, repeated); err != nil {
+		t.Fatal(err)
+	}
+	b.Reset()
+	if err := WriteComparison(&b, Options{}, c); err != nil {
+		t.Fatal(err)
+	}
+	golden(t, "comparison-repeated.txt", b.String())
+}

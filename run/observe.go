@@ -1,0 +1,280 @@
+package run
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/prometheus/procfs"
+	"k8s.io/client-go/rest"
+
+	"github.com/kubedyno/kubedyno/cluster"
+	"github.com/kubedyno/kubedyno/collect"
+	"github.com/kubedyno/kubedyno/collect/logs"
+	"github.com/kubedyno/kubedyno/collect/machine"
+	"github.com/kubedyno/kubedyno/collect/metrics"
+	"github.com/kubedyno/kubedyno/collect/objects"
+	"github.com/kubedyno/kubedyno/collect/process"
+	"github.com/kubedyno/kubedyno/collect/profile"
+	"github.com/kubedyno/kubedyno/collect/requests"
+	"github.com/kubedyno/kubedyno/experiment"
+	"github.com/kubedyno/kubedyno/record"
+)
+
+// Components of a control plane. What an existing cluster does not show of
+// them becomes gaps, so that nobody reads silence as health.
+var planeComponents = []string{"etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler"}
+
+// notReached is why a component of an existing cluster was not observed.
+const notReached = "only the API server is reached by a kubeconfig; run kubedyno where the component runs, or start a lab"
+
+// startCollectors makes the collectors and starts them in two groups: those
+// that ask components end before the control plane does, those that read what
+// components leave behind end after it.
+func (s *session) startCollectors(ctx context.Context) (asking, reading *collect.Group, err error) {
+	rc, err := s.plane.RESTConfig("collect")
+	if err != nil {
+		return nil, nil, err
+	}
+	client, err := s.componentClient(rc)
+	if err != nil {
+		return nil, nil, err
+	}
+	interval := s.o.Experiment.Observe.Interval
+	if interval == 0 {
+		interval = scrapeInterval(s.o.Experiment)
+	}
+	var (
+		mo = metrics.Options{Interval: interval}
+		po profile.Options
+		lo logs.Options
+		ro = requests.Options{Path: s.plane.AuditLog, FromStart: true}
+		co process.Options
+	)
+	if s.plane.Kind == cluster.KindLab {
+		// The log is read to its end after the API server has closed it, so
+		// there is nothing to wait for.
+		ro.Quiet, ro.Patience = 50*time.Millisecond, 500*time.Millisecond
+	}
+	if s.plane.AuditLog == "" {
+		ro.Reason = "the audit log of an existing cluster is not read; start a lab to see every request"
+	}
+	for _, c := range s.plane.Components {
+		if c.MetricsURL != "" {
+			mo.Targets = append(mo.Targets, metrics.Target{Component: c.Name, Instance: c.Instance, URL: c.MetricsURL, Client: client, Compress: c.PID == 0})
+		}
+		if c.PprofURL != "" {
+			po.Targets = append(po.Targets, profile.Target{Component: c.Name, Instance: c.Instance, URL: c.PprofURL, Client: client})
+		}
+		if c.LogFile != "" {
+			lo.Files = append(lo.Files, logs.File{Component: c.Name, Path: c.LogFile, FromStart: true})
+		}
+		co.Components = append(co.Components, process.Component{Name: c.Name, PID: c.PID, Cgroup: c.Cgroup})
+	}
+	for _, name := range planeComponents {
+		c := s.plane.Component(name)
+		if c == nil || c.MetricsURL == "" {
+			mo.Missing = append(mo.Missing, metrics.Missing{Component: name, Reason: notReached})
+		}
+		if c == nil || c.PprofURL == "" {
+			po.Missing = append(po.Missing, profile.Missing{Component: name, Reason: notReached})
+		}
+		if c == nil || c.LogFile == "" {
+			lo.Missing = append(lo.Missing, logs.Missing{Component: name, Reason: notReached})
+		}
+		if c == nil || c.PID == 0 {
+			s.w.Gap(record.Gap{Collector: "process", Subject: name, Reason: notReached})
+		}
+	}
+	if s.plane.KeeperPID != 0 {
+		co.Components = append(co.Components, process.Component{Name: "kubedyno-keeper", PID: s.plane.KeeperPID})
+	}
+	s.metrics, s.profile, s.process = metrics.New(mo), profile.New(po), process.New(co)
+	s.objects = objects.New(objects.Options{Config: rc, Run: s.id})
+	reading = collect.Start(ctx, s.w, s.process, logs.New(lo), requests.New(ro))
+	asking = collect.Start(reading.Context(), s.w, s.metrics, s.profile, s.objects)
+	// Pods that exist before the watch does would have no time of creation.
+	if err := s.objects.Ready(asking.Context()); err != nil {
+		return asking, reading, fmt.Errorf("watch pods: %w", err)
+	}
+	return asking, reading, nil
+}
+
+// scrapeInterval gives short loads a scrape each second, so that no judged
+// window has fewer than ten.
+func scrapeInterval(e *experiment.Experiment) time.Duration {
+	if e.Cluster.Nodes <= 200 && e.ExpectedPods() <= 6000 {
+		return metrics.ShortInterval
+	}
+	return metrics.Interval
+}
+
+// componentClient reads the metrics and profiles of components: with the
+// collect identity's certificate in a lab, with the kubeconfig elsewhere.
+func (s *session) componentClient(rc *rest.Config) (*http.Client, error) {
+	if s.plane.ClientCert == "" {
+		client, err := rest.HTTPClientFor(rc)
+		if err != nil {
+			return nil, fmt.Errorf("client for metrics: %w", err)
+		}
+		return client, nil
+	}
+	cert, err := tls.LoadX509KeyPair(s.plane.ClientCert, s.plane.ClientKey)
+	if err != nil {
+		return nil, fmt.Errorf("client for metrics: %w", err)
+	}
+	ca, err := os.ReadFile(s.plane.CA)
+	if err != nil {
+		return nil, fmt.Errorf("client for metrics: %w", err)
+	}
+	roots := x509.NewCertPool()
+	if !roots.AppendCertsFromPEM(ca) {
+		return nil, fmt.Errorf("client for metrics: no certificate in %s", s.plane.CA)
+	}
+	transport := http.DefaultTransport.(*http.Transport).Clone()
+	transport.Proxy = nil // loopback only
+	transport.TLSClientConfig = &tls.Config{Certificates: []tls.Certificate{cert}, RootCAs: roots, MinVersion: tls.VersionTLS12}
+	return &http.Client{Transport: transport}, nil
+}
+
+// describeCluster puts the control plane as configured into the recording.
+func (s *session) describeCluster() error {
+	return s.w.Update(func(m *record.Meta) {
+		m.Cluster = record.Cluster{
+			Kind: s.plane.Kind, Name: s.plane.Name, Server: s.plane.Server, Version: s.plane.Version,
+			Profile: s.plane.Profile, APIReadySeconds: s.target.APIReady().Seconds(),
+		}
+		for _, c := range s.plane.Components {
+			m.Cluster.Components = append(m.Cluster.Components, s.describe(c))
+		}
+		m.Cluster.Components = append(m.Cluster.Components, record.Component{Name: "kubedyno", Instance: "kubedyno", PID: os.Getpid(), Harness: true})
+		if s.plane.KeeperPID != 0 {
+			m.Cluster.Components = append(m.Cluster.Components, record.Component{Name: "kubedyno-keeper", Instance: "kubedyno-keeper", PID: s.plane.KeeperPID, Harness: true})
+		}
+	})
+}
+
+func (s *session) describe(c cluster.Component) record.Component {
+	r := record.Component{
+		Name: c.Name, Instance: c.Instance, PID: c.PID, Version: c.Version,
+		Env: c.Env, CPU: c.CPU, Flags: map[string]string{},
+	}
+	if c.Binary != "" {
+		r.Binary = filepath.Base(c.Binary)
+	}
+	for _, a := range record.RedactArgs(c.Args) {
+		a = s.withoutPaths(a)
+		r.Args = append(r.Args, a)
+		if name, value, ok := strings.Cut(strings.TrimLeft(a, "-"), "="); ok {
+			r.Flags[name] = value
+		}
+	}
+	return r
+}
+
+// withoutPaths takes the lab's state folder out of an argument: it is private,
+// and gone when the recording is read.
+func (s *session) withoutPaths(arg string) string {
+	if s.plane.StateDir == "" {
+		return arg
+	}
+	return strings.ReplaceAll(arg, s.plane.StateDir, "$STATE")
+}
+
+// addHarness notes one of our own processes.
+func (s *session) addHarness(c record.Component) error {
+	c.Harness = true
+	s.mu.Lock()
+	s.own = append(s.own, c.PID)
+	s.mu.Unlock()
+	if c.Instance == "" {
+		c.Instance = fmt.Sprintf("%s@%d", c.Name, c.PID)
+	}
+	return s.w.Update(func(m *record.Meta) { m.Cluster.Components = append(m.Cluster.Components, c) })
+}
+
+// fingerprint describes the machine; what cannot be read stays empty.
+func fingerprint(dir string) record.Machine { return machine.Fingerprint(filepath.Dir(dir)) }
+
+// tell keeps the watcher informed once a second.
+func (s *session) tell(ctx context.Context) {
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	before := s.cpuSeconds()
+	then := time.Now()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		now, at := s.cpuSeconds(), time.Now()
+		st := State{ControlPlaneCores: -1, OwnCores: -1}
+		plane, own, known := 0.0, 0.0, false
+		for p, seconds := range now {
+			used := seconds - before[p]
+			if used < 0 {
+				used = 0
+			}
+			if p.own {
+				own += used
+			} else {
+				plane += used
+				known = true
+			}
+		}
+		dt := at.Sub(then).Seconds()
+		st.OwnCores = own / dt
+		if known {
+			st.ControlPlaneCores = plane / dt
+		}
+		before, then = now, at
+		s.mu.Lock()
+		of := s.of
+		st.Phase, st.Total = s.phase.Name, s.asked[of].made
+		s.mu.Unlock()
+		if of != "" {
+			c := s.objects.State().Phases[of]
+			st.Created, st.Bound, st.Running, st.Gone = c.Created, c.Bound, c.Running, c.Deleted
+		}
+		s.o.Watch.Update(st)
+	}
+}
+
+// watched is a process whose CPU the live display shows.
+type watched struct {
+	pid int
+	own bool
+}
+
+// cpuSeconds reads what each process of the run has used so far.
+func (s *session) cpuSeconds() map[watched]float64 {
+	all := []watched{{os.Getpid(), true}}
+	for _, c := range s.plane.Components {
+		if c.PID != 0 {
+			all = append(all, watched{c.PID, false})
+		}
+	}
+	s.mu.Lock()
+	for _, pid := range s.own {
+		all = append(all, watched{pid, true})
+	}
+	s.mu.Unlock()
+	used := map[watched]float64{}
+	for _, w := range all {
+		p, err := procfs.NewProc(w.pid)
+		if err != nil {
+			continue
+		}
+		if st, err := p.Stat(); err == nil {
+			used[w] = st.CPUTime()
+		}
+	}
+	return used
+}

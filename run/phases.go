@@ -1,0 +1,187 @@
+package run
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/kubedyno/kubedyno/collect/objects"
+	"github.com/kubedyno/kubedyno/experiment"
+	"github.com/kubedyno/kubedyno/record"
+)
+
+// perStep performs one phase of the experiment.
+func (s *session) perStep(ctx context.Context, p experiment.Step) error {
+	s.enter(p.Name, record.PhaseKind(p.Kind))
+	if err := s.metrics.Now(ctx); err != nil {
+		return err
+	}
+	stopProfiles := s.profilePhase(ctx, p.Phase)
+	err := s.act(ctx, p)
+	stopProfiles()
+	return errors.Join(err, s.leave(context.WithoutCancel(ctx)))
+}
+
+// act does what a phase is there for.
+func (s *session) act(ctx context.Context, p experiment.Step) error {
+	var want map[string]asked
+	switch {
+	case p.Settle != nil:
+		select {
+		case <-time.After(p.Settle.For):
+			return nil
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	case p.Create != nil:
+		want = s.ask(p.Name, p.Pods)
+	case p.Scale != nil:
+		want = s.ask(p.Scale.Phase, p.Pods)
+	case p.Delete != nil:
+		want = s.ask(p.Delete.Phase, p.Pods)
+	default: // a wait of its own
+		return s.wait(ctx, p.Name, *p.Until, s.allAsked())
+	}
+	if err := s.offer(ctx, p.Phase); err != nil || p.Until == nil {
+		return err
+	}
+	return s.wait(ctx, p.Name, *p.Until, want)
+}
+
+// asked is how many pods a phase's objects have asked for, and how many of
+// those they gave up again. Both only grow, as the watch's counts do.
+type asked struct{ made, gone int }
+
+// ask notes that a phase's objects ask for more pods, or for fewer, and returns
+// what to wait for.
+func (s *session) ask(phase string, pods int) map[string]asked {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	a := s.asked[phase]
+	a.made += max(pods, 0)
+	a.gone += max(-pods, 0)
+	s.asked[phase] = a
+	s.of = phase
+	return map[string]asked{phase: a}
+}
+
+func (s *session) allAsked() map[string]asked {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return maps.Clone(s.asked)
+}
+
+// offer lets the load generator send a phase's operations.
+func (s *session) offer(ctx context.Context, p experiment.Phase) error {
+	sum, err := s.worker.Run(ctx, p, func(op record.Operation) {
+		s.w.Operation(op)
+		s.objects.Submitted(op)
+	})
+	if err != nil {
+		return err
+	}
+	if sum.Missed > 0 {
+		s.note("%d of %d operations were not sent in time", sum.Missed, sum.Planned)
+	}
+	if sum.Failed > 0 {
+		s.note("%d of %d operations failed; the first: %s", sum.Failed, sum.Planned, sum.FirstError)
+	}
+	if sum.Failed == sum.Planned {
+		return fmt.Errorf("all %d operations failed; the first: %s", sum.Failed, sum.FirstError)
+	}
+	return nil
+}
+
+// wait lasts until the pods of phases are in a state. Running out of time ends
+// the wait, not the run: pods that hang are what a diagnosis is for.
+func (s *session) wait(ctx context.Context, name string, w experiment.Wait, want map[string]asked) error {
+	limit, cancel := context.WithTimeoutCause(ctx, w.Timeout, fmt.Errorf("not within %v", w.Timeout))
+	defer cancel()
+	for _, phase := range slices.Sorted(maps.Keys(want)) {
+		n := want[phase].made
+		if w.For == experiment.StateGone {
+			n = want[phase].gone
+		}
+		err := s.waitMoving(limit, phase, stageOf[w.For], n, w.Stall)
+		switch {
+		case err == nil:
+		case ctx.Err() != nil:
+			return context.Cause(ctx)
+		default:
+			at := s.objects.State().Phases[phase]
+			short := fmt.Errorf("phase %s: waiting for %d pods of %s to be %s: %w (%d created, %d scheduled, %d running)",
+				name, n, phase, w.For, err, at.Created, at.Bound, at.Running)
+			s.note("%v", short)
+			s.short = append(s.short, short)
+			if err := s.w.Update(func(m *record.Meta) { m.Warnings = append(m.Warnings, short.Error()) }); err != nil {
+				return err
+			}
+			return nil
+		}
+	}
+	return nil
+}
+
+// stageOf names the states that a wait may wait for in the collector's words.
+var stageOf = map[experiment.State]objects.Stage{
+	experiment.StateCreated:   objects.Created,
+	experiment.StateScheduled: objects.Bound,
+	experiment.StateRunning:   objects.Running,
+	experiment.StateReady:     objects.Ready,
+	experiment.StateGone:      objects.Deleted,
+}
+
+// waitMoving waits for n pods of a phase to reach a stage, and gives up when
+// nothing moved for as long as stall.
+func (s *session) waitMoving(ctx context.Context, phase string, stage objects.Stage, n int, stall time.Duration) error {
+	if stall <= 0 {
+		return s.objects.Wait(ctx, phase, stage, n)
+	}
+	ctx, give := context.WithCancelCause(ctx)
+	defer give(nil)
+	began := time.Now()
+	go func() {
+		tick := time.NewTicker(min(stall/4, time.Second))
+		defer tick.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-tick.C:
+				last := s.objects.State().LastProgress
+				if last.Before(began) {
+					last = began
+				}
+				if time.Since(last) > stall {
+					give(fmt.Errorf("nothing moved for %v", stall))
+					return
+				}
+			}
+		}
+	}()
+	return s.objects.Wait(ctx, phase, stage, n)
+}
+
+// profilePhase takes CPU profiles over a steady phase, and heap and goroutines
+// at its end. The returned function ends that.
+func (s *session) profilePhase(ctx context.Context, p experiment.Phase) (stop func()) {
+	if !s.o.Experiment.Observe.Profile || p.Kind != experiment.KindSteady {
+		return func() {}
+	}
+	window, end := context.WithCancel(ctx)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		// Whatever cannot be profiled becomes a gap of the recording; the
+		// phase goes on.
+		_ = s.profile.Capture(window, p.Name, 0)
+	}()
+	return func() {
+		end()
+		<-done
+		_ = s.profile.Snapshot(context.WithoutCancel(ctx), p.Name)
+	}
+}

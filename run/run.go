@@ -1,0 +1,180 @@
+// Package run performs one run: it wires a control plane, its load and the
+// collectors to a recording, and ends them in order.
+//
+// A run is nested scopes. Whatever was started is stopped in reverse order,
+// however the run ends, and the recording is finished last, so that it tells
+// what happened also when the run was interrupted or a component died.
+//
+// Start with Run, then Options.
+package run
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/kubedyno/kubedyno/experiment"
+	"github.com/kubedyno/kubedyno/record"
+)
+
+// Options say what to run and where to keep what is observed.
+type Options struct {
+	Experiment *experiment.Experiment
+	// Settings are the --set values already applied to Experiment, kept with
+	// the recording so that a reader sees what differs.
+	Settings []string
+	// Out is the recording's folder. It must not exist, or be empty.
+	Out string
+	// Parent is the ID of the recording whose finding this run tries out.
+	Parent string
+	// Kubeconfig and Context name an existing cluster; Existing says to use
+	// one. Otherwise the run starts a lab of its own.
+	Existing            bool
+	Kubeconfig, Context string
+	// Executable is the kubedyno binary, re-executed as keeper, hollow nodes
+	// and load generator.
+	Executable string
+	Tool       string // version of kubedyno
+	Watch      Watcher
+	Log        *slog.Logger
+	Now        func() time.Time
+}
+
+// State is what can be said of a run while it goes on.
+type State struct {
+	Phase                   string
+	Total                   int // pods that the phase asks for
+	Created, Bound, Running int
+	Gone                    int
+	// ControlPlaneCores and OwnCores are CPU use over the last second; -1 is
+	// unknown.
+	ControlPlaneCores, OwnCores float64
+}
+
+// A Watcher is told how the run goes. Its methods are called from one
+// goroutine at a time.
+type Watcher interface {
+	Phase(name string)
+	Update(State)
+	Note(text string)
+}
+
+// ErrInterrupted is the cause when the caller ended the run.
+var ErrInterrupted = errors.New("interrupted")
+
+// stopTimeout bounds the orderly end of a run. Components get their own,
+// shorter graces inside.
+const stopTimeout = 30 * time.Second
+
+// Run performs the experiment and returns when the recording is finished and
+// nothing of the run is left on the machine. The recording in Out can be opened
+// also when Run returns an error, unless the error says that it could not be
+// created.
+func Run(ctx context.Context, o Options) error {
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	s := &session{o: o}
+	w, err := s.create()
+	if err != nil {
+		return err
+	}
+	s.w = w
+	err = s.run(ctx)
+	status, reason := record.StatusComplete, ""
+	switch {
+	case err == nil:
+	case ctx.Err() != nil:
+		status, reason = record.StatusInterrupted, "interrupted in "+s.phaseName()
+		err = fmt.Errorf("%w in %s; what was observed until then is in %s", ErrInterrupted, s.phaseName(), o.Out)
+	default:
+		status, reason = record.StatusFailed, err.Error()
+	}
+	err = errors.Join(err, w.Finish(status, reason))
+	if s.plane == nil {
+		// There was no control plane, so there is nothing to keep: the error
+		// says it all.
+		err = errors.Join(err, s.discard())
+	}
+	return err
+}
+
+// discard removes the recording of a run that never began, and the folder if it
+// was made for it.
+func (s *session) discard() error {
+	if s.madeOut {
+		return os.RemoveAll(s.o.Out)
+	}
+	entries, err := os.ReadDir(s.o.Out)
+	for _, e := range entries {
+		err = errors.Join(err, os.RemoveAll(filepath.Join(s.o.Out, e.Name())))
+	}
+	return err
+}
+
+// create starts the recording before anything else, so that a folder that
+// cannot be written is known before a control plane was started for it.
+func (s *session) create() (*record.Writer, error) {
+	e := s.o.Experiment
+	effective, err := e.YAML()
+	if err != nil {
+		return nil, fmt.Errorf("experiment %s: %w", e.Name, err)
+	}
+	if err := os.MkdirAll(filepath.Dir(s.o.Out), 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
+		return nil, fmt.Errorf("make a folder for the recording: %w", err)
+	}
+	_, statErr := os.Stat(s.o.Out)
+	s.madeOut = errors.Is(statErr, fs.ErrNotExist)
+	started := s.o.Now()
+	s.id = record.NewID(started, rand.Reader)
+	meta := record.Meta{
+		Schema:   record.Schema,
+		ID:       s.id,
+		Name:     e.Name,
+		Tool:     s.o.Tool,
+		Started:  started,
+		Status:   record.StatusRunning,
+		Machine:  fingerprint(s.o.Out),
+		Workload: workload(e),
+		Settings: s.o.Settings,
+		Parent:   s.o.Parent,
+	}
+	w, err := record.Create(s.o.Out, meta)
+	if err != nil {
+		return nil, err
+	}
+	if err := w.Experiment(effective); err != nil {
+		return nil, errors.Join(err, w.Finish(record.StatusFailed, err.Error()))
+	}
+	return w, nil
+}
+
+// workload puts the experiment into the numbers that a reader of the recording
+// needs.
+func workload(e *experiment.Experiment) record.Workload {
+	w := record.Workload{Experiment: "experiment.yaml", Seed: e.Seed}
+	w.ExpectedPods = e.ExpectedPods()
+	for _, p := range e.Plan() {
+		c := p.Create
+		switch {
+		case c == nil || p.Kind != experiment.KindSteady:
+		case c.Kind == experiment.Pod:
+			w.OfferedRate = c.Rate.PerSecond
+		default:
+			w.Controller = string(c.Kind)
+		}
+	}
+	for _, o := range e.Objectives {
+		w.Objectives = append(w.Objectives, record.Objective{
+			Name: o.Name, Indicator: string(o.Indicator), Quantile: o.Quantile,
+			Limit: o.Limit.Value, Unit: o.Limit.Unit,
+		})
+	}
+	return w
+}

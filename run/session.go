@@ -1,0 +1,331 @@
+package run
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/kubedyno/kubedyno/cluster"
+	"github.com/kubedyno/kubedyno/cluster/existing"
+	"github.com/kubedyno/kubedyno/collect/metrics"
+	"github.com/kubedyno/kubedyno/collect/objects"
+	"github.com/kubedyno/kubedyno/collect/process"
+	"github.com/kubedyno/kubedyno/collect/profile"
+	"github.com/kubedyno/kubedyno/experiment"
+	"github.com/kubedyno/kubedyno/hollow"
+	"github.com/kubedyno/kubedyno/load"
+	"github.com/kubedyno/kubedyno/record"
+)
+
+// session is one run under way.
+type session struct {
+	o  Options
+	id string
+	w  *record.Writer
+	// madeOut says that the recording's folder was not there before.
+	madeOut bool
+
+	target  target
+	plane   *cluster.ControlPlane
+	hollow  hollowProcess
+	worker  *load.Worker
+	objects *objects.Collector
+	metrics *metrics.Collector
+	process *process.Collector
+	profile *profile.Collector
+
+	mu    sync.Mutex
+	phase record.Phase // the one under way
+	of    string       // the phase whose pods are shown
+	own   []int        // our processes
+
+	asked map[string]asked // by phase
+	short []error          // waits that ran out, reported at the end
+}
+
+// run brings everything up, performs the phases, and takes everything down.
+func (s *session) run(ctx context.Context) (err error) {
+	s.asked = map[string]asked{}
+	s.enter("start", record.PhaseStart)
+	work, fail := context.WithCancelCause(ctx)
+	defer fail(nil)
+
+	if s.target, err = s.startTarget(work); err != nil {
+		return err
+	}
+	s.plane = s.target.ControlPlane()
+	defer func() { err = errors.Join(err, s.target.Remove()) }()
+	go func() {
+		select {
+		case e := <-s.target.Exited():
+			fail(e)
+		case <-work.Done():
+		}
+	}()
+	if err := s.describeCluster(); err != nil {
+		return err
+	}
+
+	asking, reading, err := s.startCollectors(work)
+	if asking == nil {
+		return err
+	}
+	// Those that read logs end after the control plane has had its last word.
+	defer func() {
+		stop, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
+		defer cancel()
+		err = errors.Join(err, asking.Stop(), s.target.Stop(stop, err != nil), reading.Stop())
+	}()
+	if err != nil {
+		return err
+	}
+	work = asking.Context()
+	var beside sync.WaitGroup
+	defer beside.Wait()
+	defer fail(nil)
+	beside.Go(func() { s.watchDisk(work, fail) })
+	beside.Go(func() { s.tell(work) })
+
+	err = s.perform(work)
+	// The cause says more than the "context canceled" of whatever was under
+	// way when a component died or a collector failed.
+	if cause := context.Cause(work); err != nil && cause != nil {
+		err = cause
+	}
+	// The last scrape and the end of the phase, while the components live.
+	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+	defer cancel()
+	return errors.Join(err, s.leave(last))
+}
+
+// startTarget gets the control plane of the run.
+func (s *session) startTarget(ctx context.Context) (target, error) {
+	if !s.o.Existing {
+		return newLabTarget(ctx, s.o, s.note)
+	}
+	c, err := existing.Connect(ctx, s.o.Kubeconfig, s.o.Context)
+	if err != nil {
+		return nil, err
+	}
+	s.note("cluster %s: %s at %s", c.ControlPlane().Name, c.ControlPlane().Version, c.ControlPlane().Server)
+	return &existingTarget{Cluster: c, executable: s.o.Executable, exited: make(chan error, 1)}, nil
+}
+
+// perform is the run between cluster and collectors up and down.
+func (s *session) perform(ctx context.Context) (err error) {
+	if err := s.startNodes(ctx); err != nil {
+		return err
+	}
+	worker, err := load.Start(ctx, load.StartOptions{
+		Config: load.Config{
+			Kubeconfig:  s.plane.Kubeconfigs.Load,
+			RunID:       s.id,
+			Seed:        s.o.Experiment.Seed,
+			HollowNodes: s.o.Existing && s.o.Experiment.Cluster.Nodes > 0,
+		},
+		Executable: s.o.Executable,
+		Wrap:       s.target.WrapLoad,
+	})
+	if err != nil {
+		return fmt.Errorf("start the load generator: %w", err)
+	}
+	s.worker = worker
+	defer func() {
+		// On a cluster that is not ours nothing of the run may stay. A lab
+		// goes as a whole.
+		if s.o.Existing {
+			clean, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTimeout)
+			defer cancel()
+			s.note("removing the run's objects")
+			err = errors.Join(err, worker.Cleanup(clean))
+		}
+		err = errors.Join(err, worker.Stop())
+	}()
+	s.process.Attach(process.Component{Name: load.ProcessName, PID: worker.PID(), Cgroup: s.target.LoadCgroup()})
+	if err := s.addHarness(record.Component{
+		Name: load.ProcessName, PID: worker.PID(), CPU: s.o.Experiment.Cluster.Components[load.ProcessName].CPU,
+	}); err != nil {
+		return err
+	}
+	for _, p := range s.o.Experiment.Plan() {
+		if err := s.perStep(ctx, p); err != nil {
+			return fmt.Errorf("phase %s: %w", p.Name, err)
+		}
+	}
+	return errors.Join(s.short...)
+}
+
+// cleanupTimeout bounds the deletion of a run's objects from a cluster that is
+// not ours: namespaces with thousands of pods take minutes on a slow one.
+const cleanupTimeout = 5 * time.Minute
+
+// enter begins a phase of the recording.
+func (s *session) enter(name string, kind record.PhaseKind) {
+	s.mu.Lock()
+	s.phase = record.Phase{Name: name, Kind: kind, Start: s.o.Now()}
+	s.mu.Unlock()
+	s.o.Watch.Phase(name)
+}
+
+// leave ends it. Counters are scraped at the edge, so that differences over
+// the phase are exact.
+func (s *session) leave(ctx context.Context) error {
+	s.mu.Lock()
+	p := s.phase
+	s.phase = record.Phase{}
+	s.mu.Unlock()
+	if p.Name == "" {
+		return nil
+	}
+	p.End = s.o.Now()
+	if s.metrics != nil {
+		s.metrics.Now(ctx)
+	}
+	return s.w.Update(func(m *record.Meta) { m.Phases = append(m.Phases, p) })
+}
+
+func (s *session) phaseName() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.phase.Name == "" {
+		return "the end"
+	}
+	return "phase " + s.phase.Name
+}
+
+func (s *session) note(format string, args ...any) { s.o.Watch.Note(fmt.Sprintf(format, args...)) }
+
+// startNodes starts the hollow nodes and waits until pods can go to them.
+func (s *session) startNodes(ctx context.Context) error {
+	e := s.o.Experiment
+	if e.Cluster.Nodes == 0 {
+		return s.w.Update(func(m *record.Meta) { m.Nodes = record.Nodes{} })
+	}
+	config, err := json.Marshal(s.hollowConfig())
+	if err != nil {
+		return fmt.Errorf("configure hollow nodes: %w", err)
+	}
+	if s.hollow, err = s.target.StartHollow(ctx, config); err != nil {
+		return fmt.Errorf("start hollow nodes: %w", err)
+	}
+	s.process.Attach(process.Component{Name: hollow.UserAgent, PID: s.hollow.PID, Cgroup: s.hollow.Cgroup})
+	s.metrics.Add(metrics.Target{Component: hollow.UserAgent, Instance: fmt.Sprintf("%s@%d", hollow.UserAgent, s.hollow.PID), URL: s.hollow.MetricsURL})
+	if err := s.addHarness(record.Component{Name: hollow.UserAgent, PID: s.hollow.PID, CPU: s.hollow.CPU}); err != nil {
+		return err
+	}
+	n := e.Cluster.Nodes
+	// The node controller takes the not-ready taints off at its own 20 a
+	// second with stock flags; a slow control plane may take ten times that.
+	limit := 30*time.Second + time.Duration(n)*500*time.Millisecond
+	deadline, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("not all of %d nodes became schedulable within %v", n, limit))
+	defer cancel()
+	ready := make(chan hollow.Event, 1)
+	failed := make(chan error, 1)
+	go func() {
+		for line := range s.hollow.Events {
+			var ev hollow.Event
+			if err := json.Unmarshal(line, &ev); err != nil {
+				continue
+			}
+			switch ev.Event {
+			case "node":
+				s.w.Node(record.NodeSample{Name: ev.Name, CreatedMicros: ev.CreatedMicros, ReadyMicros: ev.ReadyMicros, SchedulableMicros: ev.SchedulableMicros})
+			case "ready":
+				ready <- ev
+			case "error":
+				select {
+				case failed <- errors.New(ev.Error):
+				default:
+				}
+			}
+		}
+	}()
+	select {
+	case ev := <-ready:
+		s.note("%d nodes: Ready after %.1f s, schedulable after %.1f s", n, ev.ReadySeconds, ev.SchedulableSeconds)
+		return s.w.Update(func(m *record.Meta) {
+			m.Nodes = record.Nodes{
+				Count: n, Simulated: true, Identity: string(s.identity()),
+				ReadySeconds: ev.ReadySeconds, SchedulableSeconds: ev.SchedulableSeconds,
+			}
+			m.LeftOut = append(m.LeftOut, hollow.LeftOut()...)
+		})
+	case err := <-failed:
+		return fmt.Errorf("hollow nodes: %w", err)
+	case <-deadline.Done():
+		return fmt.Errorf("hollow nodes: %w", context.Cause(deadline))
+	}
+}
+
+func (s *session) identity() hollow.Identity {
+	switch {
+	case s.o.Experiment.Cluster.Node.Identity == experiment.IdentityPooled:
+		return hollow.Pooled
+	case s.plane.NodeCA.CertFile == "":
+		return hollow.Impersonated
+	}
+	return hollow.Own
+}
+
+func (s *session) hollowConfig() hollow.Config {
+	e := s.o.Experiment
+	node := e.Cluster.Node
+	c := hollow.Config{
+		Kubeconfig: s.plane.Kubeconfigs.Admin,
+		Identity:   s.identity(),
+		Nodes:      e.Cluster.Nodes,
+		RunID:      s.id,
+		CPU:        string(node.CPU),
+		Memory:     string(node.Memory),
+		Pods:       node.Pods,
+		Labels:     node.Labels,
+		Seed:       e.Seed,
+		StartDelay: hollowDelay(node.StartDelay),
+		Pprof:      true,
+	}
+	if c.Identity == hollow.Own {
+		c.Server, c.CAFile = s.plane.Server, s.plane.CA
+		c.NodeCA = &hollow.KeyPair{CertFile: s.plane.NodeCA.CertFile, KeyFile: s.plane.NodeCA.KeyFile}
+	}
+	if s.o.Existing {
+		// Nobody else's pods may come to nodes that run nothing, and nothing
+		// of ours may stay.
+		c.NamePrefix = "kubedyno-" + s.id[len(s.id)-6:] + "-"
+		c.Taints = []hollow.Taint{{Key: load.HollowTaint, Value: "true", Effect: "NoSchedule"}}
+		c.Cleanup = true
+	}
+	return c
+}
+
+// hollowDelay translates the experiment's distribution.
+func hollowDelay(d experiment.Distribution) hollow.Delay {
+	switch d.Kind {
+	case experiment.Constant:
+		return hollow.Delay{Distribution: "constant", Median: d.Value.Seconds()}
+	case experiment.LogNormal:
+		return hollow.Delay{Distribution: "lognormal", Median: d.Median.Seconds(), P99: d.P99.Seconds()}
+	case experiment.Uniform:
+		return hollow.Delay{Distribution: "uniform", Min: d.Min.Seconds(), Max: d.Max.Seconds()}
+	}
+	return hollow.Delay{}
+}
+
+// watchDisk ends the run when the recording cannot be written any more.
+func (s *session) watchDisk(ctx context.Context, fail context.CancelCauseFunc) {
+	tick := time.NewTicker(500 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+			if err := s.w.Err(); err != nil {
+				fail(err)
+				return
+			}
+		}
+	}
+}

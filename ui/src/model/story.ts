@@ -1,0 +1,52 @@
+// Rounds laid side by side. All pure.
+import type { Func, Indicator, Latency, PageStage, Round } from '../recording.ts'
+
+/** One row of a table with a cell per round. */
+export interface Row<T> {
+  key: string
+  cells: (T | undefined)[]
+}
+
+/** Joins lists of things by key, in the order in which keys first appear. */
+export function join<T>(lists: readonly (readonly T[])[], key: (t: T) => string): Row<T>[] {
+  const rows = new Map<string, (T | undefined)[]>()
+  lists.forEach((list, i) => {
+    for (const t of list) {
+      const k = key(t)
+      if (!rows.has(k)) rows.set(k, new Array(lists.length).fill(undefined))
+      rows.get(k)![i] ??= t
+    }
+  })
+  return [...rows].map(([key, cells]) => ({ key, cells }))
+}
+
+export const indicators = (rounds: readonly Round[]): Row<Indicator>[] => join(rounds.map((r) => r.headline), (i) => i.id)
+export const latencies = (rounds: readonly Round[]): Row<Latency>[] => join(rounds.map((r) => r.latencies), (l) => l.name)
+
+/** Components with a CPU profile in any round, with the CPU seen in each. */
+export function profiled(rounds: readonly Round[]): string[] {
+  return join(rounds.map((r) => r.functions), (t) => t.component)
+    .filter((r) => r.cells.some((c) => c && c.rows.length > 0))
+    .map((r) => r.key)
+}
+
+export type By = 'self' | 'cum' | 'perMs'
+
+/** A component's functions, the rounds joined, the heaviest in any round first. */
+export function functions(rounds: readonly Round[], component: string, by: By): Row<Func>[] {
+  const rows = join(rounds.map((r) => r.functions.find((t) => t.component === component)?.rows ?? []), (f) => f.name)
+  const weight = (r: Row<Func>) => Math.max(...r.cells.map((c) => c?.[by] ?? -1))
+  return rows.sort((a, b) => weight(b) - weight(a) || (a.key < b.key ? -1 : 1))
+}
+
+/** The scale of the waiting bars: the longest mean wait of any round. */
+export const longestWait = (rounds: readonly Round[]): number => Math.max(0, ...rounds.map((r) => waitPerPod(r.stages)))
+
+export const waitPerPod = (stages: readonly PageStage[]): number =>
+  stages.reduce((s, st) => s + (st.measured ? st.perPod : 0), 0)
+
+/** Statements that are the same in every round need saying once. */
+export function common(lists: readonly (readonly string[])[]): { all: string[]; only: string[][] } {
+  const all = [...new Set(lists[0] ?? [])].filter((s) => lists.every((l) => l.includes(s)))
+  return { all, only: lists.map((l) => l.filter((s) => !all.includes(s))) }
+}

@@ -1,0 +1,112 @@
+// The page, top to bottom: what happened, what it rests on, then the material.
+import { useMemo, useState } from 'preact/hooks'
+import type { Page, Round } from '../recording.ts'
+import { cpuChart, curveChart, extent, raceChart, rateChart, union, type ChartData } from '../model/chart.ts'
+import { moment, percent, value } from '../model/format.ts'
+import { Chart } from './chart.tsx'
+import { Functions } from './functions.tsx'
+import { Conclusions, Story } from './story.tsx'
+import { Indicators, Latencies, Stages } from './tables.tsx'
+import { Conditions } from './conditions.tsx'
+
+export function PageView({ page }: { page: Page }) {
+  // Doses stand beside the round that they speak for; they are no step of the story.
+  const rounds = useMemo(() => { const r = page.rounds.filter((x) => !x.dose); return r.length ? r : page.rounds }, [page])
+  const several = rounds.length > 1
+  const base = rounds[0]
+  const parts = [
+    ['story', 'Story'], ['why', 'Findings'], ['waiting', 'Waiting'], ['time', 'Over time'],
+    ['latency', 'Latencies'], ['functions', 'Functions'], ['conditions', 'Conditions'],
+  ] as const
+  return (
+    <>
+      <header>
+        <div class="bar">
+          <span class="brand">kubedyno</span>
+          <nav aria-label="Sections">{parts.map(([id, name]) => <a key={id} href={`#${id}`}>{name}</a>)}</nav>
+        </div>
+        <p class="kicker">{page.title}{base && <> · {moment(base.recording.started)}</>}</p>
+        <h1>{page.verdict}</h1>
+        {base && <Badges rounds={rounds} />}
+      </header>
+      <main>
+        <section id="story" aria-label="Story">
+          <Story rounds={rounds} all={page.rounds} />
+          <div class="two">
+            {rounds.length > 0 && (
+              <Chart title={several ? 'Pods running, all rounds on one axis' : 'Pods running'} data={useMemo(() => raceChart(page.rounds), [page])}
+                group="race" height={260} endLabels />
+            )}
+            <Indicators rounds={rounds} />
+          </div>
+        </section>
+        <section id="why"><h2>What it rests on</h2><Conclusions rounds={rounds} /></section>
+        <section id="waiting"><h2>Where pods waited</h2><Stages rounds={rounds} /></section>
+        <section id="time"><Timeline rounds={rounds} /></section>
+        <section id="latency"><h2>Latencies of all pods</h2><Latencies rounds={rounds} /></section>
+        <section id="functions"><h2>Where the CPU went</h2><Functions rounds={rounds} /></section>
+        <section id="conditions"><h2>Conditions</h2><Conditions rounds={page.rounds} /></section>
+      </main>
+      <footer>
+        kubedyno {page.tool} · rendered {moment(page.generated)} · this file holds all its data and asks no network for anything
+      </footer>
+    </>
+  )
+}
+
+function Badges({ rounds }: { rounds: readonly Round[] }) {
+  const base = rounds[0]!
+  const assessed = rounds.every((r) => r.assessed)
+  const bad = rounds.filter((r) => r.assessed && !r.valid)
+  const cost = rounds.filter((r) => r.harness.measured)
+  const cpus = base.recording.machine.find((f) => f.label === 'CPUs')
+  const counts = [...new Set(rounds.map((r) => r.headline.find((i) => i.id === 'rate')?.n ?? 0))]
+  const pods = counts.length === 1 && rounds.length > 1 ? `${rounds.length} × ${counts[0]}` : counts.join(', ')
+  return (
+    <ul class="badges">
+      {!assessed ? <li class="warn">not diagnosed</li>
+        : bad.length === 0 ? <li class="good">valid</li>
+          : <li class="bad">not valid: {bad.map((r) => r.name).join(', ')}</li>}
+      <li>{pods} pods seen running{base.recording.nodes > 0 && <> on {base.recording.nodes} {base.recording.simulated ? 'simulated ' : ''}nodes</>}</li>
+      <li>Kubernetes {base.recording.kubernetes}{base.recording.profile && <>, profile {base.recording.profile}</>}</li>
+      {cpus && <li>{cpus.value} CPUs</li>}
+      {cost.length > 0 ? <li>harness {cost.map((r) => `${value(r.harness.perPodMs, 'ms')}/pod (${percent(r.harness.share)})`).join(' → ')}</li>
+        : <li class="warn">harness cost not measured</li>}
+    </ul>
+  )
+}
+
+function Timeline({ rounds }: { rounds: readonly Round[] }) {
+  const [same, setSame] = useState(true)
+  const curves = useMemo(() => rounds.map((r) => curveChart(r.curves)), [rounds])
+  const rates = useMemo(() => rounds.map((r) => rateChart(r.rates)), [rounds])
+  const cpus = useMemo(() => rounds.map((r) => cpuChart(r.cpu)), [rounds])
+  const shared = (cs: readonly ChartData[]) => (same && rounds.length > 1 ? union(cs.map(extent)) : undefined)
+  const [ec, er, eu] = [shared(curves), shared(rates), shared(cpus)]
+  return (
+    <>
+      <div class="headrow">
+        <h2>Over time</h2>
+        {rounds.length > 1 && (
+          <button type="button" class="switch" aria-pressed={same} onClick={() => setSame(!same)}>
+            same axes in all rounds
+          </button>
+        )}
+        <span class="hint">Seconds since the first pod was asked for. Drag to zoom, double-click to reset, click a name to hide it.</span>
+      </div>
+      <div class={`rounds aligned of${Math.min(rounds.length, 3)}`}>
+        {rounds.map((r, i) => (
+          <div class="round" key={i}>
+            {rounds.length > 1 && <h3>{r.name}</h3>}
+            <Chart title="Created, scheduled, running" data={curves[i]!} group={`round ${i}`} extent={ec} />
+            <Chart title="Throughput and its bounds" data={rates[i]!} group={`round ${i}`} extent={er}
+              note={rates[i]!.notes.join(' ')} />
+            {r.cpu.series.length > 0
+              ? <Chart title="CPU by process" data={cpus[i]!} group={`round ${i}`} extent={eu} height={220} />
+              : <p class="missing">CPU by process: not recorded.</p>}
+          </div>
+        ))}
+      </div>
+    </>
+  )
+}
