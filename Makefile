@@ -4,7 +4,7 @@ export CGO_ENABLED ?= 0
 GO       ?= go
 BIN      := bin
 LAB_SRC  := $(shell find lab -name '*.go' -o -name go.mod -o -name go.sum -o -name ldflags 2>/dev/null)
-UI_SRC   := $(shell find ui -path ui/node_modules -prune -o -path ui/dist -prune -o -type f -print 2>/dev/null)
+UI_SRC   := $(shell find ui/src -type f) ui/build.mjs ui/package.json ui/package-lock.json ui/tsconfig.json ui/static/standin.html
 CHROMIUM := $(shell command -v chromium || command -v chromium-browser || command -v google-chrome)
 
 .PHONY: help
@@ -12,10 +12,10 @@ help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: build
-build: $(BIN)/kubedyno-lab ui/dist/report.html kubedyno ## build kubedyno, kubedyno-lab and the report page into bin/
+build: $(BIN)/kubedyno-lab ui/static/page.js kubedyno ## build kubedyno, kubedyno-lab and the report page into bin/
 
 .PHONY: kubedyno
-kubedyno: ui/dist/report.html
+kubedyno: ui/static/page.js
 	$(GO) build -trimpath -o $(BIN)/kubedyno ./cmd/kubedyno
 
 $(BIN)/kubedyno-lab: $(LAB_SRC)
@@ -25,7 +25,7 @@ ui/node_modules: ui/package.json ui/package-lock.json
 	cd ui && npm ci --no-audit --no-fund --loglevel=error
 	@touch $@
 
-ui/dist/report.html: ui/node_modules $(UI_SRC)
+ui/static/page.js: ui/node_modules $(UI_SRC)
 	cd ui && npm run --silent build
 	@touch $@
 
@@ -64,5 +64,4 @@ endif
 
 .PHONY: clean
 clean: ## remove what the other targets made
-	rm -rf $(BIN) demo ui/node_modules
-	find ui/dist -mindepth 1 ! -name .gitkeep -delete 2>/dev/null || true
+	rm -rf $(BIN) demo ui/node_modules ui/.test ui/static/page.js ui/static/page.css

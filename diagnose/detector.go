@@ -50,9 +50,10 @@ func Run(src Source, detectors []Detector) (*Diagnosis, error) {
 	if err != nil {
 		return nil, err
 	}
+	invalid := v.invalid() // may add to v.Warnings
 	d := &Diagnosis{
 		Schema: Schema, Run: v.Meta.ID, Name: v.Meta.Name,
-		InvalidReasons: v.invalid(), Harness: v.Harness, Stages: v.Stages,
+		InvalidReasons: invalid, Harness: v.Harness, Stages: v.Stages,
 		Findings: []Finding{}, RuledOut: []Clear{}, NotAssessed: []Unknown{},
 		Pods: v.Counts, Window: WindowOf{Seconds: v.Span(), PlateauSeconds: v.Plateau.Seconds()},
 		Throughput: v.Throughput, Latencies: v.Latencies, Lost: v.Lost,
@@ -234,24 +235,47 @@ func (v *View) invalid() []string {
 	if c.Errors > 0 {
 		why = append(why, fmt.Sprintf("%d of %d requests of the load were refused", c.Errors, c.Requests))
 	}
-	for _, g := range m.Gaps {
-		// Without the pods' own times there is nothing to judge by.
-		if (g.Collector == "objects" || g.Collector == "operations" || g.Collector == "watch") && v.overlaps(g) {
-			why = append(why, fmt.Sprintf("the %s collector has a gap: %s", g.Collector, g.Reason))
-		}
+	if bad, text := v.watchGaps(); bad {
+		why = append(why, text)
+	} else if text != "" {
+		v.Warnings = append(v.Warnings, text)
 	}
 	return why
 }
 
-func (v *View) overlaps(g record.Gap) bool {
-	if g.Start.IsZero() {
-		return true
+// blind is the share of the load that the watch of pods may be down for: it
+// resumes where it was, so that nothing is lost, but what happened meanwhile is
+// seen late. A starved API server breaks watches now and then.
+const blind = 0.10
+
+// watchGaps says whether the pods' own times cannot be trusted, and why.
+func (v *View) watchGaps() (bad bool, text string) {
+	var down float64
+	n := 0
+	for _, g := range v.Meta.Gaps {
+		if g.Collector != "objects" && g.Collector != "operations" {
+			continue
+		}
+		start, end := g.Start, g.End
+		if start.IsZero() {
+			return true, fmt.Sprintf("the %s collector saw nothing: %s", g.Collector, g.Reason)
+		}
+		if end.IsZero() || end.After(v.Load.End) {
+			end = v.Load.End
+		}
+		if start.Before(v.Load.Start) {
+			start = v.Load.Start
+		}
+		if s := end.Sub(start).Seconds(); s > 0 {
+			down += s
+			n++
+		}
 	}
-	end := g.End
-	if end.IsZero() {
-		end = v.Load.End
+	if n == 0 {
+		return false, ""
 	}
-	return g.Start.Before(v.Load.End) && !end.Before(v.Load.Start)
+	text = fmt.Sprintf("the watch of pods was down %d times for %.1f of %.1f s; what happened then was seen late", n, down, v.Span())
+	return down >= blind*v.Span(), text
 }
 
 func sortedKeys[T any](m map[string]T) []string {

@@ -8,6 +8,7 @@ import (
 	"math"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/kubedyno/kubedyno/diagnose"
 	"github.com/kubedyno/kubedyno/diagnose/detectors"
@@ -217,6 +218,13 @@ type faulty struct {
 	*diagnosetest.Run
 	pods     func([]record.Pod) []record.Pod
 	increase error
+	gaps     []record.Gap
+}
+
+func (f faulty) Meta() record.Meta {
+	m := f.Run.Meta()
+	m.Gaps = f.gaps
+	return m
 }
 
 func (f faulty) Pods() ([]record.Pod, error) {
@@ -267,6 +275,30 @@ func TestMissingMetricsAreNoErrorButBrokenOnesAre(t *testing.T) {
 	broken := errors.New("block is damaged")
 	if _, err := diagnose.Run(faulty{Run: r, increase: broken}, detectors.All); !errors.Is(err, broken) {
 		t.Errorf("damaged: %v", err)
+	}
+}
+
+// A watch that breaks for a moment is said; one that is down for long makes the
+// run invalid.
+func TestWatchGaps(t *testing.T) {
+	for _, tt := range []struct {
+		seconds float64
+		valid   bool
+	}{{0.5, true}, {5, false}} {
+		r, err := diagnosetest.Parse("pods 100 bare 5/s")
+		if err != nil {
+			t.Fatal(err)
+		}
+		w, _ := r.Steady()
+		start := w.Start.Add(3 * time.Second)
+		f := faulty{Run: r, gaps: []record.Gap{{Collector: "objects", Subject: "pods", Reason: "the watch was interrupted", Start: start, End: start.Add(time.Duration(tt.seconds * 1e9))}}}
+		d, err := diagnose.Run(f, detectors.All)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if d.Valid != tt.valid || tt.valid && !strings.Contains(strings.Join(d.Warnings, "\n"), "seen late") {
+			t.Errorf("%v s: valid %v, %q %q", tt.seconds, d.Valid, d.InvalidReasons, d.Warnings)
+		}
 	}
 }
 

@@ -47,7 +47,7 @@ func browser(t *testing.T) context.Context {
 		chromedp.Flag("disable-background-networking", true), chromedp.Flag("disable-component-update", true),
 		chromedp.Flag("disable-sync", true), chromedp.Flag("hide-scrollbars", true))
 	ctx, cancel := chromedp.NewContext(alloc)
-	ctx, timeout := context.WithTimeout(ctx, 90*time.Second)
+	ctx, timeout := context.WithTimeout(ctx, 3*time.Minute)
 	t.Cleanup(func() { timeout(); cancel(); stop() })
 	return ctx
 }

@@ -2,6 +2,7 @@ package report
 
 import (
 	"fmt"
+	"math"
 	"sort"
 	"strings"
 
@@ -151,15 +152,25 @@ func bounds(d *diagnose.Diagnosis) []Bound {
 	var out []Bound
 	for _, r := range d.Resources { // lowest bound first
 		if r.Bound > 0 && len(out) < maxBounds {
-			out = append(out, Bound{Label: boundLabel(r), Component: r.Component, Value: r.Bound})
+			out = append(out, Bound{Label: boundLabel(d, r), Component: r.Component, Value: r.Bound})
 		}
 	}
 	return out
 }
 
-func boundLabel(r diagnose.Resource) string {
+func boundLabel(d *diagnose.Diagnosis, r diagnose.Resource) string {
 	if r.Kind == "client-limit" {
-		return fmt.Sprintf("%s client limit %s/s", r.Component, number(r.Bound))
+		// People know a limit by its setting, in requests; pods may need more than one.
+		for _, l := range d.Limits {
+			if l.Component == r.Component && l.QPS > 0 {
+				label := fmt.Sprintf("%s client limit %s/s", r.Component, number(l.QPS))
+				if math.Abs(r.Bound/l.QPS-1) > 0.02 {
+					label += fmt.Sprintf(" = %s pods/s", number(r.Bound))
+				}
+				return label
+			}
+		}
+		return fmt.Sprintf("%s client limit %s pods/s", r.Component, number(r.Bound))
 	}
 	return fmt.Sprintf("%s ≈ %s/s", r.Name, number(r.Bound))
 }

@@ -106,6 +106,7 @@ func assemble(rounds []Round, o RenderOptions) Page {
 		if before != nil && r.Change == nil {
 			r.Change = added(before.Recording.Settings, r.Recording.Settings)
 		}
+		r.Warnings = append(r.Warnings, unlike(rounds[0].Recording, r.Recording)...)
 		if !r.Dose {
 			before = r
 			steps++
@@ -118,6 +119,31 @@ func assemble(rounds []Round, o RenderOptions) Page {
 		p.Verdict = story(rounds)
 	}
 	return p
+}
+
+// unlike says what makes a round less comparable with the first.
+func unlike(a, b Facts) []string {
+	var out []string
+	differ := func(what, a, b string) {
+		if a != b {
+			out = append(out, fmt.Sprintf("not the baseline's %s: %s, there %s", what, b, a))
+		}
+	}
+	differ("experiment", a.Name, b.Name)
+	differ("load", fmt.Sprintf("%d pods, %s", a.Pods, a.Load), fmt.Sprintf("%d pods, %s", b.Pods, b.Load))
+	differ("cluster size", plural(a.Nodes, "node"), plural(b.Nodes, "node"))
+	differ("Kubernetes", a.Kubernetes, b.Kubernetes)
+	machine := func(f Facts) string {
+		var s []string
+		for _, m := range f.Machine {
+			if m.Label == "CPUs" || m.Label == "Model" || m.Label == "Kernel" {
+				s = append(s, m.Label+" "+m.Value)
+			}
+		}
+		return strings.Join(s, ", ")
+	}
+	differ("machine", machine(a), machine(b))
+	return out
 }
 
 func added(before, after []string) []string {

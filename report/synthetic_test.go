@@ -207,6 +207,7 @@ func synthDiagnosis(i int, in rows) *diagnose.Diagnosis {
 	limit := func(c string, v float64) diagnose.Resource {
 		return diagnose.Resource{Name: "limit of " + c, Component: c, Kind: "client-limit", Bound: v, Utilisation: rate / v, Reached: rate / v, Demand: 1, Servers: 1}
 	}
+	d.Limits = []diagnose.Limit{{Component: "kube-controller-manager", QPS: 20, Burst: 30, Source: "default"}, {Component: "kube-scheduler", QPS: 50, Burst: 100, Source: "default"}}
 	machine := diagnose.Resource{Name: "cpu of machine", Component: "machine", Kind: "cpu", Bound: 158, Servers: 2, Utilisation: rate / 158, Reached: rate / 158, Demand: 2 / 158.0}
 	switch i {
 	case 0:

@@ -22,7 +22,10 @@ func (s *session) perStep(ctx context.Context, p experiment.Step) error {
 	stopProfiles := s.profilePhase(ctx, p.Phase)
 	err := s.act(ctx, p)
 	stopProfiles()
-	return errors.Join(err, s.leave(context.WithoutCancel(ctx)))
+	if ctx.Err() != nil {
+		return errors.Join(err, context.Cause(ctx)) // how to end the phase depends on why
+	}
+	return errors.Join(err, s.leave(ctx))
 }
 
 // act does what a phase is there for.
@@ -182,6 +185,6 @@ func (s *session) profilePhase(ctx context.Context, p experiment.Phase) (stop fu
 	return func() {
 		end()
 		<-done
-		_ = s.profile.Snapshot(context.WithoutCancel(ctx), p.Name)
+		_ = s.profile.Snapshot(ctx, p.Name)
 	}
 }

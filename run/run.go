@@ -87,11 +87,14 @@ func Run(ctx context.Context, o Options) error {
 	}
 	s.w = w
 	err = s.run(ctx)
+	if s.endedIn == "" {
+		s.endedIn = s.phaseName()
+	}
 	status, reason := record.StatusComplete, ""
 	switch {
 	case err == nil:
 	case ctx.Err() != nil:
-		status, reason = record.StatusInterrupted, "interrupted in "+s.phaseName()
+		status, reason = record.StatusInterrupted, "interrupted in "+s.endedIn
 		err = fmt.Errorf("%w in %s; what was observed until then is in %s", ErrInterrupted, s.phaseName(), o.Out)
 	default:
 		status, reason = record.StatusFailed, err.Error()

@@ -37,10 +37,11 @@ type session struct {
 	process *process.Collector
 	profile *profile.Collector
 
-	mu    sync.Mutex
-	phase record.Phase // the one under way
-	of    string       // the phase whose pods are shown
-	own   []int        // our processes
+	endedIn string // the phase in which the run ended
+	mu      sync.Mutex
+	phase   record.Phase // the one under way
+	of      string       // the phase whose pods are shown
+	own     []int        // our processes
 
 	asked map[string]asked // by phase
 	short []error          // waits that ran out, reported at the end
@@ -61,7 +62,7 @@ func (s *session) run(ctx context.Context) (err error) {
 	go func() {
 		select {
 		case e := <-s.target.Exited():
-			fail(e)
+			fail(&diedError{e})
 		case <-work.Done():
 		}
 	}()
@@ -95,11 +96,27 @@ func (s *session) run(ctx context.Context) (err error) {
 	if cause := context.Cause(work); err != nil && cause != nil {
 		err = cause
 	}
+	s.endedIn = s.phaseName()
+	var died *diedError
+	if errors.As(err, &died) {
+		// Nobody answers any more, or soon. Those who ask must not wait for it.
+		return errors.Join(err, s.target.Stop(ctx, true), s.leave(nil))
+	}
 	// The last scrape and the end of the phase, while the components live.
-	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastScrape)
 	defer cancel()
 	return errors.Join(err, s.leave(last))
 }
+
+// lastScrape bounds the scrape at the end of a run that was interrupted: who
+// presses Ctrl-C does not want to wait.
+const lastScrape = 3 * time.Second
+
+// A diedError says that a process of the run ended by itself.
+type diedError struct{ err error }
+
+func (e *diedError) Error() string { return e.err.Error() }
+func (e *diedError) Unwrap() error { return e.err }
 
 // startTarget gets the control plane of the run.
 func (s *session) startTarget(ctx context.Context) (target, error) {
@@ -171,7 +188,7 @@ func (s *session) enter(name string, kind record.PhaseKind) {
 }
 
 // leave ends it. Counters are scraped at the edge, so that differences over
-// the phase are exact.
+// the phase are exact; a nil context says that there is nobody to ask.
 func (s *session) leave(ctx context.Context) error {
 	s.mu.Lock()
 	p := s.phase
@@ -181,7 +198,7 @@ func (s *session) leave(ctx context.Context) error {
 		return nil
 	}
 	p.End = s.o.Now()
-	if s.metrics != nil {
+	if s.metrics != nil && ctx != nil {
 		s.metrics.Now(ctx)
 	}
 	return s.w.Update(func(m *record.Meta) { m.Phases = append(m.Phases, p) })

@@ -121,7 +121,12 @@ func (t *labTarget) LoadCgroup() string {
 
 func (t *labTarget) Stop(ctx context.Context, fast bool) error {
 	if fast {
-		return t.Remove()
+		// A stop whose time is over before it begins kills at once.
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithCancel(ctx)
+		cancel()
+		_ = t.Lab.Stop(ctx)
+		return nil
 	}
 	return t.Lab.Stop(ctx)
 }

@@ -8,6 +8,7 @@ package cgroup
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -126,7 +127,7 @@ func (h *Host) NewSet(name string, pid int, ticks uint64, cpu bool) (_ *Set, err
 			s.v2, err2 = h.make(h.unified, s.base, enableCPU)
 			s.v2cpu = s.v2 != ""
 			if !s.v2cpu {
-				return nil, errors.Join(cpuErr, err2, errIfNone(len(h.cpu1)+len(h.unified)))
+				return nil, oneOf(cpuErr, err2)
 			}
 		}
 	}
@@ -145,11 +146,15 @@ func (h *Host) NewSet(name string, pid int, ticks uint64, cpu bool) (_ *Set, err
 	return s, nil
 }
 
-func errIfNone(n int) error {
-	if n == 0 {
-		return errors.New("no cgroup hierarchy with the cpu controller is mounted")
+// oneOf is why neither hierarchy serves, in one line.
+func oneOf(v1, v2 error) error {
+	switch {
+	case v1 != nil && v2 != nil:
+		return fmt.Errorf("%w; %w", v1, v2)
+	case v1 != nil || v2 != nil:
+		return cmp.Or(v1, v2)
 	}
-	return nil
+	return errors.New("no cgroup hierarchy with the cpu controller is mounted")
 }
 
 // make makes the folder base in the first of dirs that allows it.

@@ -855,3 +855,23 @@ func TestUp(t *testing.T) {
 		t.Errorf("the dead keeper's cgroups are left: %q", left)
 	}
 }
+
+func TestBinary(t *testing.T) {
+	path := labtest.Binary(t)
+	out, err := exec.Command(path, "version", "-o", "json").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var v struct{ Kubernetes, Etcd, Go, BuildDate string }
+	if err := json.Unmarshal(out, &v); err != nil {
+		t.Fatal(err)
+	}
+	if !strings.HasPrefix(v.Kubernetes, "v1.") || !strings.HasPrefix(v.Etcd, "v3.") || !strings.HasPrefix(v.Go, "go1.") || strings.HasPrefix(v.BuildDate, "1970") {
+		t.Errorf("%+v", v)
+	}
+	cmd := exec.Command(path, "kube-proxy")
+	out, err = cmd.CombinedOutput()
+	if cmd.ProcessState.ExitCode() != 2 || !strings.Contains(string(out), `no component is named "kube-proxy"`) {
+		t.Errorf("%v: %s", err, out)
+	}
+}

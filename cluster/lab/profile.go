@@ -55,6 +55,8 @@ const (
 	SourceTuned Source = "tuned"
 )
 
+//go:generate go test . -run TestProfilesDoc -update
+
 // stock is the flags of kubeadm v1.36.3 for `kubeadm init` without a
 // configuration file, and the short list of what is added to them. Places are
 // below cmd/kubeadm/app/phases in k8s.io/kubernetes.

@@ -205,7 +205,7 @@ func doseInput(n int, t compare.Trial) report.Input {
 		outcome = fmt.Sprintf("%.1f pods/s: the dose answers", t.Measured.Rate)
 	}
 	return report.Input{
-		Name: fmt.Sprintf("Round %d, dose", n), Change: t.Set,
+		Name: fmt.Sprintf("Round %d, dose", n), Dose: true, Change: t.Set,
 		Prediction: fmt.Sprintf("%.1f pods/s", t.PredictedRate), Outcome: outcome,
 	}
 }

@@ -1,6 +1,7 @@
 package table
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -90,6 +91,9 @@ func Read[T any](f *os.File, name string) (rows []T, err error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := checkFrame(f, info.Size()); err != nil {
+		return nil, fmt.Errorf("%s is damaged: %w", name, err)
+	}
 	file, err := parquet.OpenFile(f, info.Size())
 	if err != nil {
 		return nil, fmt.Errorf("%s is damaged: %w", name, err)
@@ -120,6 +124,30 @@ func Read[T any](f *os.File, name string) (rows []T, err error) {
 		return nil, fmt.Errorf("%s is damaged: %d of %d rows", name, len(rows), file.NumRows())
 	}
 	return rows, nil
+}
+
+// checkFrame checks a file's first and last bytes: parquet-go would take
+// the footer's length on trust, and reserve up to 4 GB for it.
+func checkFrame(f io.ReaderAt, size int64) error {
+	const magic = "PAR1"
+	const frame = 12 // the magic, the footer, its length, the magic
+	if size < frame {
+		return errors.New("it is too short")
+	}
+	head, tail := make([]byte, 4), make([]byte, 8)
+	if _, err := f.ReadAt(head, 0); err != nil {
+		return err
+	}
+	if _, err := f.ReadAt(tail, size-8); err != nil {
+		return err
+	}
+	if string(head) != magic || string(tail[4:]) != magic {
+		return errors.New("it does not begin and end as a Parquet file")
+	}
+	if n := binary.LittleEndian.Uint32(tail); int64(n) > size-frame {
+		return fmt.Errorf("its footer claims %d of %d bytes", n, size)
+	}
+	return nil
 }
 
 // sameKinds refuses a file in which a column that we read has another type:

@@ -1,10 +1,12 @@
 package table
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
 	"iter"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"slices"
@@ -266,6 +268,15 @@ func FuzzRead(f *testing.F) {
 	f.Add(data)
 	f.Add(data[:len(data)/2])
 	f.Add([]byte("PAR1PAR1"))
+	f.Add([]byte("PAR1\xff\xff\xff\xffPAR1")) // a footer of 4 GB
+	r := rand.New(rand.NewPCG(1, 2))
+	for range 300 {
+		mangled := bytes.Clone(data)
+		for range 1 + r.IntN(3) {
+			mangled[r.IntN(len(mangled))] = byte(r.Uint32())
+		}
+		f.Add(mangled)
+	}
 	f.Fuzz(func(t *testing.T, data []byte) {
 		if err := os.WriteFile(path, data, 0o644); err != nil {
 			t.Fatal(err)

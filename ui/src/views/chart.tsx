@@ -46,7 +46,7 @@ export function Chart({ title, data, group, extent: shared, height = 190, note, 
     const width = () => Math.max(200, Math.floor(el.getBoundingClientRect().width))
     const plot = new uPlot(
       {
-        width: width(), height, legend: { show: false }, padding: [10, endLabels && width() > 560 ? 140 : 10, 0, 0],
+        width: width(), height, legend: { show: false }, padding: [10, endLabels && width() > 560 ? 140 : 18, 0, 0],
         cursor: {
           sync: { key: group, setSeries: false, scales: ['x', null] as unknown as [string, string] },
           drag: { x: true, y: false, setScale: true }, points: { show: !shown.stacked, size: 5 },

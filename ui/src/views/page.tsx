@@ -60,6 +60,7 @@ function Badges({ rounds }: { rounds: readonly Round[] }) {
   const bad = rounds.filter((r) => r.assessed && !r.valid)
   const cost = rounds.filter((r) => r.harness.measured)
   const cpus = base.recording.machine.find((f) => f.label === 'CPUs')
+  const warnings = rounds.reduce((n, r) => n + r.warnings.length, 0)
   const counts = [...new Set(rounds.map((r) => r.headline.find((i) => i.id === 'rate')?.n ?? 0))]
   const pods = counts.length === 1 && rounds.length > 1 ? `${rounds.length} × ${counts[0]}` : counts.join(', ')
   return (
@@ -70,6 +71,7 @@ function Badges({ rounds }: { rounds: readonly Round[] }) {
       <li>{pods} pods seen running{base.recording.nodes > 0 && <> on {base.recording.nodes} {base.recording.simulated ? 'simulated ' : ''}nodes</>}</li>
       <li>Kubernetes {base.recording.kubernetes}{base.recording.profile && <>, profile {base.recording.profile}</>}</li>
       {cpus && <li>{cpus.value} CPUs</li>}
+      {warnings > 0 && <li class="warn"><a href="#conditions">{warnings === 1 ? '1 warning' : `${warnings} warnings`}</a></li>}
       {cost.length > 0 ? <li>harness {cost.map((r) => `${value(r.harness.perPodMs, 'ms')}/pod (${percent(r.harness.share)})`).join(' → ')}</li>
         : <li class="warn">harness cost not measured</li>}
     </ul>

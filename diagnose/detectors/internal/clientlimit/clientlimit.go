@@ -138,7 +138,7 @@ func Assess(v *diagnose.View, c Client) diagnose.Outcome {
 		number = fmt.Sprintf("about %.0f requests a second", p.Rate)
 	}
 	f.Cause = fmt.Sprintf("client-side rate limit of %s: %s", c.Who, number)
-	f.Summary = fmt.Sprintf("%s may send only %s, and each %s: pods come at %.1f/s while %s.", upper(c.Who), number, c.Per, v.Rate, idleness(v))
+	f.Summary = fmt.Sprintf("%s may send only %s, and each %s: pods come at %.1f/s, %s.", upper(c.Who), number, c.Per, v.Rate, idleness(v))
 	f.Evidence = evidence(v, c, p, limit, known, waited, hasWait, excess)
 	f.Sources = 1
 	if hasWait && waited >= waitAlways*p.Seconds {
@@ -153,10 +153,13 @@ func Assess(v *diagnose.View, c Client) diagnose.Outcome {
 
 // idleness says what else was busy, as the first thing a reader asks.
 func idleness(v *diagnose.View) string {
-	if m, ok := v.MachineCPU(v.Plateau); ok {
-		return fmt.Sprintf("the machine's CPU is %.0f %% busy", 100*m.Share)
+	if up := v.Upstream(); up != "" {
+		return "and that is the cause although " + up
 	}
-	return "nothing else was seen to be full"
+	if m, ok := v.MachineCPU(v.Plateau); ok {
+		return fmt.Sprintf("while the machine's CPU is only %.0f %% busy", 100*m.Share)
+	}
+	return "and nothing else was seen to be full"
 }
 
 func evidence(v *diagnose.View, c Client, p stat.Plateau, l diagnose.Limit, known bool, waited float64, hasWait bool, excess float64) []diagnose.Evidence {

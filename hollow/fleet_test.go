@@ -1,0 +1,319 @@
+package hollow
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+
+	"go.uber.org/goleak"
+)
+
+// A process is kubedyno-hollow in a goroutine, spoken to as its parent does.
+type process struct {
+	t      testing.TB
+	stdin  *io.PipeWriter
+	events chan Event
+	done   chan error
+	seen   []Event
+}
+
+func startProcess(t testing.TB, conf Config) *process {
+	t.Helper()
+	in, stdin := io.Pipe()
+	stdout, out := io.Pipe()
+	p := &process{t: t, stdin: stdin, events: make(chan Event, 10000), done: make(chan error, 1)}
+	go func() {
+		p.done <- ProcessMain(context.Background(), in, out, io.Discard)
+		out.Close()
+	}()
+	go func() {
+		defer close(p.events)
+		for lines := bufio.NewScanner(stdout); lines.Scan(); {
+			var e Event
+			if err := json.Unmarshal(lines.Bytes(), &e); err != nil {
+				t.Errorf("%v in %s", err, lines.Bytes())
+			}
+			p.events <- e
+		}
+	}()
+	b, err := json.Marshal(conf)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := stdin.Write(append(b, '\n')); err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+func (p *process) await(name string) Event {
+	p.t.Helper()
+	timeout := time.After(60 * time.Second)
+	for {
+		select {
+		case e, ok := <-p.events:
+			if !ok {
+				p.t.Fatalf("ended before %q: %+v", name, p.seen)
+			}
+			p.seen = append(p.seen, e)
+			if e.Event == name {
+				return e
+			}
+			if e.Event == "error" {
+				p.t.Fatalf("before %q: %s", name, e.Error)
+			}
+		case <-timeout:
+			p.t.Fatalf("no %q", name)
+		}
+	}
+}
+
+// stop closes stdin, as a dying parent does, and wants a quick end.
+func (p *process) stop(within time.Duration) {
+	p.t.Helper()
+	began := time.Now()
+	p.stdin.Close()
+	select {
+	case err := <-p.done:
+		if err != nil {
+			p.t.Errorf("process: %v", err)
+		}
+		if took := time.Since(began); took > within {
+			p.t.Errorf("stopping took %v", took)
+		}
+	case <-time.After(20 * time.Second):
+		p.t.Fatal("does not stop")
+	}
+	for range p.events {
+	}
+}
+
+func eventually(t testing.TB, what string, is func() bool) {
+	t.Helper()
+	for end := time.Now().Add(30 * time.Second); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+		if is() {
+			return
+		}
+	}
+	t.Fatalf("never: %s", what)
+}
+
+func TestFleet(t *testing.T) {
+	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
+	api := newFakeAPI(t)
+	defer api.server.Close()
+	conf := api.config(3)
+	conf.Pods = 10
+	conf.StartDelay.Median = 1 // so late that no Pending is overtaken on a busy machine
+	p := startProcess(t, conf)
+	url := p.await("listening").MetricsURL
+	if e := p.await("ready"); e.Nodes != 3 || e.ReadySeconds <= 0 || e.SchedulableSeconds <= 0 || len(e.LeftOut) == 0 {
+		t.Errorf("ready event %+v", e)
+	}
+	nodes := 0
+	for _, e := range p.seen {
+		if e.Event == "node" {
+			nodes++
+			if e.CreatedMicros == 0 || e.ReadyMicros < e.CreatedMicros || e.SchedulableMicros < e.CreatedMicros {
+				t.Errorf("times of %s: %+v", e.Name, e)
+			}
+		}
+	}
+	if nodes != 3 {
+		t.Errorf("%d node events, want 3", nodes)
+	}
+
+	// Ten pods fit on a node; the eleventh is refused.
+	for node := range 3 {
+		for i := range 11 {
+			api.bind(fmt.Sprintf("p-%d-%d", node, i), fmt.Sprintf("hollow-%d", node))
+		}
+	}
+	eventually(t, "30 running and 3 failed", func() bool {
+		return maps.Equal(api.phases(), map[v1.PodPhase]int{v1.PodRunning: 30, v1.PodFailed: 3})
+	})
+	api.mu.Lock()
+	ips := map[string]bool{}
+	for name, pod := range api.pods {
+		if pod.Status.Phase == v1.PodFailed {
+			if pod.Status.Reason != "OutOfpods" || !strings.HasPrefix(pod.Status.Message, "Pod was rejected: Node didn't have enough resource: pods") {
+				t.Errorf("%s: %s, %s", name, pod.Status.Reason, pod.Status.Message)
+			}
+			continue
+		}
+		ips[pod.Status.PodIP] = true
+	}
+	if len(ips) != 30 {
+		t.Errorf("%d different pod addresses, want 30", len(ips))
+	}
+	api.mu.Unlock()
+
+	resp, err := http.Get(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, _ := io.ReadAll(resp.Body)
+	resp.Body.Close()
+	http.DefaultClient.CloseIdleConnections()
+	for _, want := range []string{"kubedyno_hollow_pods_running_total 30", `kubedyno_hollow_pod_patches_total{kind="pending"} 30`, "kubedyno_hollow_start_lateness_seconds_count 30", "go_goroutines", "process_cpu_seconds_total"} {
+		if !strings.Contains(string(text), want) {
+			t.Errorf("metrics have no %q", want)
+		}
+	}
+
+	for node := range 3 {
+		for i := range 11 {
+			api.remove(fmt.Sprintf("p-%d-%d", node, i))
+		}
+	}
+	eventually(t, "no pod", func() bool { return len(api.phases()) == 0 })
+	eventually(t, "all events", func() bool {
+		api.mu.Lock()
+		defer api.mu.Unlock()
+		return len(api.events) == 30*3+3+30 // Pulled, Created, Started; OutOfpods; Killing
+	})
+
+	api.mu.Lock()
+	var got []string
+	for _, r := range api.requests {
+		if strings.Contains(r, "pods/p-0-0") {
+			method, path, _ := strings.Cut(r, " ")
+			if strings.HasSuffix(path, "status") {
+				method += " status"
+			}
+			got = append(got, method)
+		}
+	}
+	api.mu.Unlock()
+	want := "GET PATCH status GET PATCH status GET PATCH status GET PATCH status GET GET DELETE"
+	if s := strings.Join(got, " "); s != want {
+		t.Errorf("requests of one pod's life:\n got %s\nwant %s", s, want)
+	}
+
+	p.stop(time.Second)
+	api.mu.Lock()
+	defer api.mu.Unlock()
+	if len(api.nodes)+len(api.leases) != 0 {
+		t.Errorf("%d nodes and %d leases are left", len(api.nodes), len(api.leases))
+	}
+}
+
+func TestFleetSurvivesItsServer(t *testing.T) {
+	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
+	api := newFakeAPI(t)
+	defer api.server.Close()
+	p := startProcess(t, api.config(4))
+	p.await("ready")
+	api.bind("before", "hollow-0")
+	api.bind("vanishing", "hollow-1")
+	eventually(t, "running", func() bool { return api.phases()[v1.PodRunning] == 2 })
+
+	// Everything fails, then connections break, then history is lost. What
+	// happened meanwhile is learned from the new list.
+	tries := 0
+	api.mu.Lock()
+	api.refuse = func(r *http.Request) int {
+		tries++
+		return []int{http.StatusServiceUnavailable, http.StatusInternalServerError, http.StatusTooManyRequests, http.StatusForbidden}[tries%4]
+	}
+	delete(api.pods, "default/vanishing")
+	api.mu.Unlock()
+	api.bind("meanwhile", "hollow-2")
+	time.Sleep(300 * time.Millisecond)
+	api.server.CloseClientConnections()
+	time.Sleep(300 * time.Millisecond)
+	api.mu.Lock()
+	api.refuse = nil
+	api.mu.Unlock()
+	eventually(t, "meanwhile is running", func() bool { return api.phases()[v1.PodRunning] == 2 })
+
+	eventually(t, "all watches are back", func() bool {
+		api.mu.Lock()
+		defer api.mu.Unlock()
+		return len(api.watchers) == 8
+	})
+	api.expire()
+	api.bind("after", "hollow-1")
+	api.remove("before")
+	eventually(t, "after is running, before is gone", func() bool {
+		return maps.Equal(api.phases(), map[v1.PodPhase]int{v1.PodRunning: 2})
+	})
+	p.stop(time.Second)
+}
+
+// TestDeletedBeforeItStarts: the containers never existed, and the pod fails.
+func TestDeletedBeforeItStarts(t *testing.T) {
+	api := newFakeAPI(t)
+	conf := api.config(1)
+	conf.StartDelay = Delay{Distribution: "constant", Median: 3600}
+	p := startProcess(t, conf)
+	p.await("ready")
+	api.bind("early", "hollow-0")
+	eventually(t, "pending is told", func() bool {
+		api.mu.Lock()
+		defer api.mu.Unlock()
+		return len(api.pods["default/early"].Status.ContainerStatuses) == 1
+	})
+	api.remove("early")
+	failed := false
+	eventually(t, "no pod", func() bool {
+		phases := api.phases()
+		failed = failed || phases[v1.PodFailed] == 1
+		return len(phases) == 0
+	})
+	if !failed {
+		t.Error("it did not fail")
+	}
+	p.stop(time.Second)
+}
+
+func TestStopCommandAndBadInput(t *testing.T) {
+	api := newFakeAPI(t)
+	p := startProcess(t, api.config(2))
+	p.await("ready")
+	io.WriteString(p.stdin, "{\"do\":\"stop\"}\n")
+	select {
+	case err := <-p.done:
+		if err != nil {
+			t.Error(err)
+		}
+	case <-time.After(5 * time.Second):
+		t.Fatal("does not stop")
+	}
+
+	for in, want := range map[string]string{
+		"":                                     "stdin ended",
+		"{\"node\":1":                          "unexpected EOF",
+		"{\"nods\":1}\n":                       "unknown field",
+		"{\"nodes\":0,\"kubeconfig\":\"x\"}\n": "nodes is 0",
+		"{\"nodes\":1}\n":                      "needs a kubeconfig",
+		"{\"nodes\":1,\"kubeconfig\":\"/does/not/exist\"}\n":                                        "kubeconfig /does/not/exist",
+		"{\"nodes\":1,\"identity\":\"own\",\"server\":\"x\"}\n":                                     "needs nodeCA",
+		"{\"nodes\":1,\"kubeconfig\":\"x\",\"identity\":\"me\"}\n":                                  "want own, impersonated or pooled",
+		"{\"nodes\":1,\"kubeconfig\":\"x\",\"namePrefix\":\"A_\"}\n":                                "namePrefix",
+		"{\"nodes\":1,\"kubeconfig\":\"x\",\"cpu\":\"-1\"}\n":                                       "positive quantity",
+		"{\"nodes\":1,\"kubeconfig\":\"x\",\"startDelay\":{\"distribution\":\"normal\"}}\n":         "startDelay",
+		"{\"nodes\":1,\"kubeconfig\":\"x\",\"startDelay\":{\"distribution\":\"lognormal\"}}\n":      "lognormal needs",
+		"{\"nodes\":70000,\"kubeconfig\":\"x\"}\n":                                                  "addresses",
+		"{\"nodes\":1,\"kubeconfig\":\"x\",\"labels\":{\"a b\":\"c\"}}\n":                           "label",
+		"{\"nodes\":1,\"server\":\"https://127.0.0.1:1\",\"nodeCA\":{\"certFile\":\"/nowhere\"}}\n": "node CA",
+	} {
+		var out strings.Builder
+		err := ProcessMain(t.Context(), strings.NewReader(in), &out, io.Discard)
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v, want %q", in, err, want)
+		}
+		if !strings.Contains(out.String(), `"event":"error"`) {
+			t.Errorf("%q: no error event in %q", in, out.String())
+		}
+	}
+}
