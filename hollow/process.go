@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"runtime/debug"
 	"sync"
 )
 
@@ -71,6 +72,7 @@ func ProcessMain(ctx context.Context, stdin io.Reader, stdout, stderr io.Writer)
 	if err != nil {
 		return fail(err)
 	}
+	debug.SetGCPercent(gcPercent(conf.Nodes))
 	fleet, err := NewFleet(conf, emit)
 	if err != nil {
 		return fail(err)
@@ -85,6 +87,14 @@ func ProcessMain(ctx context.Context, stdin io.Reader, stdout, stderr io.Writer)
 		return fail(err)
 	}
 	return nil
+}
+
+// gcPercent lets a small fleet's heap grow further before it is collected: with
+// a few megabytes alive, the default collects every few hundred requests. A
+// large fleet keeps Go's default, for memory is what it is short of.
+func gcPercent(nodes int) int {
+	const plenty, usual = 400, 100
+	return max(usual, min(plenty, 20000/nodes))
 }
 
 // commands reads commands until one says stop or the input ends.

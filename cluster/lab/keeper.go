@@ -65,6 +65,7 @@ func keeperMain(ctx context.Context, stdin io.Reader, stdout, stderr io.Writer, 
 
 // A keeper is the state of KeeperMain.
 type keeper struct {
+	hollowIn *os.File // stdin of the simulated nodes, open as long as we live
 	cfg      keeperConfig
 	log      *slog.Logger
 	out      *eventWriter
@@ -519,7 +520,11 @@ func (k *keeper) startHollow(ctx context.Context, config json.RawMessage) (Hollo
 	}
 	theirs()
 	// Closed by nobody: an end of file would tell them that we are dead, and
-	// they end by signal. The kernel closes it with us.
+	// they end by signal. The kernel closes it with us. Held here, or the
+	// garbage collector would close it for us.
+	k.mu.Lock()
+	k.hollowIn = in.ours
+	k.mu.Unlock()
 	if _, err := in.ours.Write(append(compact(config), '\n')); err != nil {
 		k.log.Error("hollow nodes took no configuration", "error", err)
 	}
