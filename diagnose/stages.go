@@ -147,6 +147,9 @@ func (v *View) accountStages() {
 	start := realStart
 	if v.Meta.Nodes.Simulated {
 		start = simulatedStart
+		if declared := v.Meta.Nodes.StartDelayP99; declared > 0 {
+			start = declared
+		}
 	}
 	healthy := map[string]float64{
 		Submit: healthySubmit, Accept: healthyAccept, Controller: healthyController,

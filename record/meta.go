@@ -122,6 +122,9 @@ type Nodes struct {
 	Simulated          bool    `json:"simulated"`
 	ReadySeconds       float64 `json:"readySeconds,omitempty"`       // last node reported Ready
 	SchedulableSeconds float64 `json:"schedulableSeconds,omitempty"` // last not-ready taint gone
+	// What the simulation declares that a pod takes to start, seconds.
+	StartDelayMedian float64 `json:"startDelayMedian,omitempty"`
+	StartDelayP99    float64 `json:"startDelayP99,omitempty"`
 }
 
 // PhaseKind is the role of a phase in the measurement.

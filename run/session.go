@@ -268,6 +268,9 @@ func (s *session) startNodes(ctx context.Context) error {
 				Count: n, Simulated: true, Identity: string(s.identity()),
 				ReadySeconds: ev.ReadySeconds, SchedulableSeconds: ev.SchedulableSeconds,
 			}
+			if delay := e.Cluster.Node.StartDelay; delay.Kind != "" {
+				m.Nodes.StartDelayMedian, m.Nodes.StartDelayP99 = delay.At(0.5).Seconds(), delay.At(0.99).Seconds()
+			}
 			m.LeftOut = append(m.LeftOut, hollow.LeftOut()...)
 		})
 	case err := <-failed:

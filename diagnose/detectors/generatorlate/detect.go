@@ -12,8 +12,11 @@ const (
 	// late is when a request counts as late: timers and a busy two-core
 	// machine stay well below.
 	late = 0.1
-	// starved: the share of its time that the quota stopped the generator.
-	starved = 0.2
+	// starved: the share of its time that a quota stopped the generator. Only
+	// who asks for a quota can meet it, so it may be strict, and the lateness
+	// that goes with it too.
+	starved    = 0.02
+	lateByStop = 0.05
 	// slow is a request of ours that took suspiciously long while we were
 	// being stopped: it is our own TLS and encoding, not the server.
 	slow = 1.0
@@ -33,7 +36,7 @@ cluster is a slow generator. Such a run is not valid (exit status 4), whatever e
 
 **Evidence.** Requests sent more than 0.1 s after they were due hold at least 10 % of the lost pod-seconds (half of them where the machine is full and everyone is
 late), or a declared rate was offered to less than 90 %, or requests were never sent. Stops by the generator's own CPU quota are the second source; a
-generator that was stopped for a fifth of the time and late at all, or a second slow, has failed too.
+generator that was stopped for 2 % of the time and late by 0.05 s, or a second slow, has failed too.
 
 **Look-alikes.** A limited client inside the cluster (the requests arrive on time, pods wait later); a full machine (machine-cpu).`,
 	Detect: detect,
@@ -83,7 +86,7 @@ func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
 	sent := sentRate(v)
 	behind := v.Lost.PodSeconds > 0 && lateness >= need*v.Lost.PodSeconds && v.Symptom()
 	short := offered > 0 && sent > 0 && sent < reached*offered && worst > late && (full == "" || isStarved)
-	failed := isStarved && (worst > late || slowest > slow)
+	failed := isStarved && (worst > lateByStop || slowest > slow)
 	if !behind && !short && !failed && missed == 0 {
 		text := fmt.Sprintf("all %d requests were sent, %d of them more than %.1f s late, the latest by %.3f s", len(v.Operations), lateOps, late, max(0, worst))
 		if isStarved {
