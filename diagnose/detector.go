@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/kubedyno/kubedyno/record"
+	"github.com/kubedyno/kubedyno/stat"
 )
 
 // A Detector looks for one cause. Detect is pure: the View in, an Outcome out;
@@ -243,14 +244,16 @@ func (v *View) invalid() []string {
 	return why
 }
 
-// blind is the share of the load that the watch of pods may be down for: it
-// resumes where it was, so that nothing is lost, but what happened meanwhile is
-// seen late. A starved API server breaks watches now and then.
+// blind bounds what a broken watch of pods may spoil. It resumes where it was,
+// so that nothing is lost, but what happened meanwhile is seen late, by the
+// length of the break at most. A starved API server breaks watches now and
+// then. Times are not to be used when the watch was down for this share of the
+// load and a break was this share of a typical pod's way.
 const blind = 0.10
 
 // watchGaps says whether the pods' own times cannot be trusted, and why.
 func (v *View) watchGaps() (bad bool, text string) {
-	var down float64
+	var down, longest float64
 	n := 0
 	for _, g := range v.Meta.Gaps {
 		if g.Collector != "objects" && g.Collector != "operations" {
@@ -268,14 +271,30 @@ func (v *View) watchGaps() (bad bool, text string) {
 		}
 		if s := end.Sub(start).Seconds(); s > 0 {
 			down += s
+			longest = max(longest, s)
 			n++
 		}
 	}
 	if n == 0 {
 		return false, ""
 	}
-	text = fmt.Sprintf("the watch of pods was down %d times for %.1f of %.1f s; what happened then was seen late", n, down, v.Span())
-	return down >= blind*v.Span(), text
+	text = fmt.Sprintf("the watch of pods was down %d times for %.1f of %.1f s; what happened then was seen up to %.2f s late", n, down, v.Span(), longest)
+	return down >= blind*v.Span() && longest >= blind*v.typicalWay(), text
+}
+
+// typicalWay is the median time from a pod's due time to its running, in
+// seconds; 0 where none ran.
+func (v *View) typicalWay() float64 {
+	var ways []float64
+	for _, p := range v.Pods {
+		if p.DueMicros != 0 && p.RunningMicros != 0 {
+			ways = append(ways, float64(p.RunningMicros-p.DueMicros)/1e6)
+		}
+	}
+	if len(ways) == 0 {
+		return 0
+	}
+	return stat.Median(ways)
 }
 
 func sortedKeys[T any](m map[string]T) []string {

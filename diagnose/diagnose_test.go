@@ -296,7 +296,7 @@ func TestWatchGaps(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if d.Valid != tt.valid || tt.valid && !strings.Contains(strings.Join(d.Warnings, "\n"), "seen late") {
+		if d.Valid != tt.valid || tt.valid && !strings.Contains(strings.Join(d.Warnings, "\n"), "s late") {
 			t.Errorf("%v s: valid %v, %q %q", tt.seconds, d.Valid, d.InvalidReasons, d.Warnings)
 		}
 	}

@@ -288,6 +288,16 @@ type Resource struct {
 	Note        string  `json:"note,omitempty"`
 }
 
+// BindsAt says in words where the resource's bound lies.
+func (r Resource) BindsAt() string {
+	if r.Kind == "cpu" {
+		// Measured on 2 cores: the control plane takes 34 ms of CPU per pod at
+		// 20 pods/s and 12 ms at 120, because work is done in bulk.
+		return fmt.Sprintf("%s binds next, at %.0f pods/s or more (this run's CPU per pod, which falls as the rate rises)", r.Name, r.Bound)
+	}
+	return fmt.Sprintf("%s binds next, at about %.0f pods/s (from this run's demand per pod)", r.Name, r.Bound)
+}
+
 // Limit is a client-side rate limit in force.
 type Limit struct {
 	Component string  `json:"component"`

@@ -309,6 +309,13 @@ func (k *keeper) launch(ctx context.Context, cfg proc.Config, died func(*proc.Ex
 			return
 		}
 		exit := p.Exit()
+		// Told before it is written down: a busy disk holds up the writing, and
+		// the first to be told of should be the first that died, not one that
+		// followed it.
+		k.out.emit(Event{Event: EventExited, Component: cfg.Name, PID: p.PID(), Error: exit.Err.Error(), Log: exit.Log})
+		if died != nil {
+			died(exit)
+		}
 		k.log.Error("a component ended by itself", "component", cfg.Name, "error", exit.Err)
 		k.update(func(s *State) {
 			if s.Phase == PhaseReady {
@@ -320,10 +327,6 @@ func (k *keeper) launch(ctx context.Context, cfg proc.Config, died func(*proc.Ex
 				}
 			}
 		})
-		k.out.emit(Event{Event: EventExited, Component: cfg.Name, PID: p.PID(), Error: exit.Err.Error(), Log: exit.Log})
-		if died != nil {
-			died(exit)
-		}
 	}()
 	return p, nil
 }

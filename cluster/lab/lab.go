@@ -498,6 +498,11 @@ func (l *Lab) call(ctx context.Context, c command) (Event, error) {
 	case ev := <-reply:
 		return ev, ev.err()
 	case <-l.done:
+		select {
+		case ev := <-reply: // its last word, and its end right behind it
+			return ev, ev.err()
+		default:
+		}
 		return Event{}, fmt.Errorf("%s: the lab's keeper has ended", c.Do)
 	case <-ctx.Done():
 		return Event{}, fmt.Errorf("%s: %w", c.Do, context.Cause(ctx))

@@ -277,6 +277,10 @@ func Up(ctx context.Context, cfg Config) (*State, error) {
 	l.detached = true // the end of its stdout comes right behind the reply
 	l.mu.Unlock()
 	if _, err := l.call(ctx, command{Do: doDetach}); err != nil {
+		// Detached or not, it must end: by what ends a lab that stands by itself.
+		if s, stateErr := readState(l.state.Dir); stateErr == nil {
+			return nil, errors.Join(err, s.Down(context.WithoutCancel(ctx)))
+		}
 		return nil, errors.Join(err, l.Remove())
 	}
 	_ = l.stdin.Close()

@@ -201,8 +201,11 @@ func (c *Collector) follow(ctx context.Context, api *client, w sink) error {
 				}
 				c.opened(!lost.IsZero())
 			})
-			if got != "" {
-				version = got
+			if got != "" && got != version {
+				// It brought something, so the next one goes on from there at
+				// once: a starved server closes watches that it cannot serve,
+				// and each moment without one makes what happens seem later.
+				version, wait = got, 0
 			}
 			if errors.Is(err, errGone) {
 				version, wait = "", time.Millisecond // the list has not been asked yet
@@ -230,7 +233,7 @@ func (c *Collector) follow(ctx context.Context, api *client, w sink) error {
 		select {
 		case <-ctx.Done():
 		case <-time.After(wait):
-			wait = min(2*wait, maxWait)
+			wait = min(max(2*wait, firstWait), maxWait)
 		}
 	}
 	if !lost.IsZero() && !c.State().Connected && time.Since(lost) > brief {

@@ -132,7 +132,7 @@ func finding(v *diagnose.View, component string, quota, u, stops float64, counte
 	predicted := v.Rate * dose / quota
 	if ok {
 		predicted = min(predicted, next.Bound)
-		f.Prediction = &diagnose.Prediction{Resource: next.Name, Rate: min(next.Bound, r.Bound*lift/quota), Text: fmt.Sprintf("with more CPU, %s binds next, at about %.0f pods/s (from this run's demand per pod)", next.Name, next.Bound)}
+		f.Prediction = &diagnose.Prediction{Resource: next.Name, Rate: min(next.Bound, r.Bound*lift/quota), Text: "with more CPU, " + next.BindsAt()}
 	}
 	f.Advice.Dose = []diagnose.Dose{{Set: map[string]string{component + ".cpu": number(dose)}, PredictRate: predicted}}
 	return f, true

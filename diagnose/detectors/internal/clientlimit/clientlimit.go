@@ -217,7 +217,7 @@ func advise(v *diagnose.View, c Client, p stat.Plateau, l diagnose.Limit, known 
 	}
 	next, hasNext := v.NextBound(func(r diagnose.Resource) bool { return r.Kind == "client-limit" && r.Component == c.Component })
 	if hasNext {
-		f.Prediction = &diagnose.Prediction{Resource: next.Name, Rate: next.Bound, Text: fmt.Sprintf("without this limit, %s binds next, at about %.0f pods/s (from this run's demand per pod)", next.Name, next.Bound)}
+		f.Prediction = &diagnose.Prediction{Resource: next.Name, Rate: next.Bound, Text: "without this limit, " + next.BindsAt()}
 	} else {
 		f.Prediction = &diagnose.Prediction{Resource: "unknown", Text: "what binds next was not measured in this run"}
 	}
@@ -234,8 +234,12 @@ func advise(v *diagnose.View, c Client, p stat.Plateau, l diagnose.Limit, known 
 		}
 		return diagnose.Dose{Set: set(c.Component, now*factor, max(1, float64(int(burst*factor+0.5)))), PredictRate: rate}
 	}
-	// Double shows that it helps; half is free of whatever binds next.
+	// Double shows that it helps, if nothing else binds before; half is free of
+	// whatever binds next.
 	f.Advice.Dose = []diagnose.Dose{dose(2), dose(0.5)}
+	if hasNext && next.Bound < 2.2*v.Rate {
+		f.Advice.Dose = []diagnose.Dose{dose(0.5), dose(2)}
+	}
 }
 
 func set(component string, qps, burst float64) map[string]string {
