@@ -98,9 +98,9 @@ func (r *Round) Judge() {
 	case !r.Dose.Valid:
 		fail("the dose's run is not valid")
 	case r.Dose.Answered():
-		pass("the dose answers: %s gave %.1f pods/s, %.1f were predicted", strings.Join(r.Dose.Set, " "), r.Dose.Measured.Rate, r.Dose.PredictedRate)
+		pass("the dose answers (%.1f pods/s, %.1f were predicted)", r.Dose.Measured.Rate, r.Dose.PredictedRate)
 	default:
-		fail("the dose does not answer: %s gave %.1f pods/s, %.1f were predicted", strings.Join(r.Dose.Set, " "), r.Dose.Measured.Rate, r.Dose.PredictedRate)
+		fail("the dose does not answer (%.1f pods/s, %.1f were predicted)", r.Dose.Measured.Rate, r.Dose.PredictedRate)
 	}
 	switch {
 	case !r.Lift.Valid:

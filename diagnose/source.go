@@ -33,3 +33,20 @@ func optional[T any](what string, rows []T, err error) ([]T, bool, error) {
 	}
 	return rows, len(rows) > 0, nil
 }
+
+// Metrics are those that a diagnosis reads. A recording with no others has the
+// same diagnosis.
+var Metrics = []string{
+	"etcd_disk_wal_fsync_duration_seconds_count",
+	"etcd_disk_wal_fsync_duration_seconds_sum",
+	"kubedyno_hollow_start_lateness_seconds_count",
+	"kubedyno_hollow_start_lateness_seconds_sum",
+	"kubedyno_hollow_timer_lateness_seconds_count",
+	"kubedyno_hollow_timer_lateness_seconds_sum",
+	"rest_client_rate_limiter_duration_seconds_sum",
+	"scheduler_framework_extension_point_duration_seconds_sum",
+	"scheduler_permit_wait_duration_seconds_sum",
+	"scheduler_scheduling_algorithm_duration_seconds_count",
+	"scheduler_scheduling_algorithm_duration_seconds_sum",
+	"workqueue_work_duration_seconds_sum",
+}

@@ -233,6 +233,15 @@ func (v *View) sec(micros int64) float64 {
 // Span is the load window's length in seconds.
 func (v *View) Span() float64 { return v.Load.Seconds() }
 
+// Done is how many pods came to run per second, from the first one due to the
+// last one running. Rate counts bindings only, which may be over long before.
+func (v *View) Done() float64 {
+	if v.Span() <= 0 {
+		return 0
+	}
+	return float64(v.Counts.Running) / v.Span()
+}
+
 func (v *View) count() {
 	c := &v.Counts
 	for _, o := range v.Operations {

@@ -171,6 +171,7 @@ func writeReport(env *Env, args []string, out string) error {
 		}
 		rest := dirs[1:]
 		for i, r := range p.Rounds {
+			prove(inputs[len(inputs)-1].Diagnosis, r)
 			if r.Dose != nil {
 				if err := add(rest[0], doseInput(i+1, *r.Dose)); err != nil {
 					return err
@@ -197,6 +198,16 @@ func writeReport(env *Env, args []string, out string) error {
 	}
 	fmt.Fprintln(env.Stdout, out)
 	return nil
+}
+
+// prove gives the finding that a round proved its grade, in the diagnosis of
+// the recording that has it.
+func prove(d *diagnose.Diagnosis, r compare.Round) {
+	for i, f := range d.Findings {
+		if r.Proven && f.ID == r.Finding.ID && f.Component == r.Finding.Component {
+			d.Findings[i].Grade = diagnose.Proven
+		}
+	}
 }
 
 func doseInput(n int, t compare.Trial) report.Input {

@@ -1,0 +1,92 @@
+package record
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+)
+
+// Thin copies a finished recording into dir without its profiles and logs and
+// with the named metrics only, so that it is small enough to be kept beside a
+// test. Whatever was left out is a gap of the copy. Tables are copied whole.
+func Thin(r *Recording, dir string, metrics []string) (err error) {
+	m := r.Meta()
+	w, err := Create(dir, m)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if ferr := w.Finish(StatusComplete, ""); err == nil {
+			err = ferr
+		}
+		if err != nil {
+			err = fmt.Errorf("thin recording %s: %w", r.Dir(), err)
+			return
+		}
+		// The copy ended when the run did, and as it did.
+		now := w.Meta()
+		m.Gaps = append(slices.Clone(m.Gaps),
+			Gap{Collector: "profile", Reason: "left out of this copy"},
+			Gap{Collector: "logs", Reason: "left out of this copy"},
+			Gap{Collector: "metrics", Reason: fmt.Sprintf("only %d metrics are in this copy", len(metrics))})
+		m.Warnings = slices.Concat(m.Warnings, now.Warnings[min(len(m.Warnings), len(now.Warnings)):])
+		err = writeMeta(dir, m)
+	}()
+	data, err := r.Experiment()
+	if err != nil {
+		return err
+	}
+	if err := w.Experiment(data); err != nil {
+		return err
+	}
+	for _, t := range []func() error{
+		func() error { return copyRows(r.Pods, w.Pod) },
+		func() error { return copyRows(r.Operations, w.Operation) },
+		func() error { return copyRows(r.Processes, w.Process) },
+		func() error { return copyRows(r.MachineSamples, w.Machine) },
+		func() error { return copyRows(r.Requests, w.Request) },
+		func() error { return copyRows(r.Nodes, w.Node) },
+	} {
+		if err := t(); err != nil {
+			return err
+		}
+	}
+	type sample struct {
+		name   string
+		labels map[string]string
+		at     time.Time
+		value  float64
+	}
+	var samples []sample
+	for _, name := range metrics {
+		series, err := r.Points(name, nil, Window{m.Started, m.Ended.Add(time.Second)})
+		if err != nil {
+			return err
+		}
+		for _, s := range series {
+			delete(s.Labels, "__name__")
+			for _, p := range s.Points {
+				samples = append(samples, sample{name, s.Labels, p.Time, p.Value})
+			}
+		}
+	}
+	// The store takes samples in the order of time only.
+	slices.SortStableFunc(samples, func(a, b sample) int { return a.at.Compare(b.at) })
+	for _, s := range samples {
+		w.AppendSample(s.name, s.labels, s.at, s.value)
+	}
+	return w.Err()
+}
+
+// copyRows copies a table; one that was not recorded stays missing.
+func copyRows[T any](read func() ([]T, error), write func(T)) error {
+	rows, err := read()
+	if errors.Is(err, ErrMissing) {
+		return nil
+	}
+	for _, row := range rows {
+		write(row)
+	}
+	return err
+}
