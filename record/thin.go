@@ -1,9 +1,11 @@
 package record
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -12,6 +14,7 @@ import (
 // test. Whatever was left out is a gap of the copy. Tables are copied whole.
 func Thin(r *Recording, dir string, metrics []string) (err error) {
 	m := r.Meta()
+	m.Machine.Kernel, _, _ = strings.Cut(m.Machine.Kernel, "-")
 	w, err := Create(dir, m)
 	if err != nil {
 		return err
@@ -43,7 +46,12 @@ func Thin(r *Recording, dir string, metrics []string) (err error) {
 	for _, t := range []func() error{
 		func() error { return copyRows(r.Pods, w.Pod) },
 		func() error { return copyRows(r.Operations, w.Operation) },
-		func() error { return copyRows(r.Processes, w.Process) },
+		func() error {
+			return copyRows(r.Processes, func(p ProcessSample) {
+				p.Command = cmp.Or(p.Component, "other")
+				w.Process(p)
+			})
+		},
 		func() error { return copyRows(r.MachineSamples, w.Machine) },
 		func() error { return copyRows(r.Requests, w.Request) },
 		func() error { return copyRows(r.Nodes, w.Node) },
