@@ -149,6 +149,13 @@ func settle(v *View, found []Finding) (kept []Finding, dropped []Clear) {
 		kept = append(kept, f)
 	}
 	slices.SortStableFunc(kept, func(a, b Finding) int {
+		// What makes the numbers unusable comes before what the numbers say.
+		if a.Invalidates != b.Invalidates {
+			if a.Invalidates {
+				return -1
+			}
+			return 1
+		}
 		switch {
 		case a.Explains > b.Explains:
 			return -1

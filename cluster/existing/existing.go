@@ -202,7 +202,7 @@ func explain(server string, err error) error {
 		return fmt.Errorf("%s has a certificate that the kubeconfig's CA did not sign; is this the right cluster?", server)
 	case errors.As(err, &hostname):
 		return fmt.Errorf("%s has a certificate for another name: %w", server, hostname)
-	case errors.As(err, &record):
+	case errors.As(err, &record), strings.Contains(err.Error(), "server gave HTTP response to HTTPS client"):
 		return fmt.Errorf("%s does not speak TLS; is the port right?", server)
 	case errors.As(err, &dns):
 		return fmt.Errorf("%s: the name %s cannot be resolved", server, dns.Name)

@@ -1,0 +1,122 @@
+package campaign
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/kubedyno/kubedyno/compare"
+	"github.com/kubedyno/kubedyno/diagnose"
+	"github.com/kubedyno/kubedyno/experiment"
+)
+
+// recordings of real runs stand in for runs.
+const recordings = "../testdata/recordings"
+
+// heard notes what a proof tells.
+type heard struct{ lines []string }
+
+func (h *heard) Finding(_ int, f diagnose.Finding, _ compare.Measured) {
+	h.lines = append(h.lines, "finding "+f.ID)
+}
+func (h *heard) Trying(_ int, dose bool, t compare.Trial) {
+	h.lines = append(h.lines, map[bool]string{true: "dose ", false: "change "}[dose]+strings.Join(t.Set, " "))
+}
+func (h *heard) Tried(int, bool, compare.Trial) {}
+func (h *heard) Judged(_ int, r compare.Round) {
+	h.lines = append(h.lines, map[bool]string{true: "proven", false: "not proven"}[r.Proven])
+}
+
+// play answers the runs of a proof, one after another, with recordings.
+func play(t *testing.T, names ...string) func(context.Context, *experiment.Experiment, []string, string, string) error {
+	return func(_ context.Context, e *experiment.Experiment, settings []string, out, parent string) error {
+		t.Helper()
+		if parent == "" {
+			t.Error("a run does not know whose finding it tries")
+		}
+		// What is run must carry the change, in the experiment and in words.
+		changed := false
+		for _, s := range settings {
+			changed = changed || strings.Contains(s, "kube-api-qps")
+		}
+		if qps := e.Cluster.Components["kube-scheduler"].Args["kube-api-qps"]; !changed || qps == nil {
+			t.Errorf("the run has no change: %v", settings)
+		}
+		if len(names) == 0 {
+			return errors.New("no more runs")
+		}
+		from := filepath.Join(recordings, names[0])
+		names = names[1:]
+		return os.CopyFS(out, os.DirFS(from))
+	}
+}
+
+func TestProveNotProven(t *testing.T) {
+	out := filepath.Join(t.TempDir(), "proof")
+	h := &heard{}
+	// Whatever is changed, the same comes out.
+	p, err := Prove(context.Background(), ProveOptions{
+		Recording: filepath.Join(recordings, "scheduler-limit-15"), Out: out, Rounds: 3, Tell: h,
+		Run: play(t, "scheduler-limit-15", "scheduler-limit-15"),
+	})
+	if !errors.Is(err, ErrNotProven) {
+		t.Fatalf("%v", err)
+	}
+	if len(p.Rounds) != 1 || p.Rounds[0].Proven || p.Proved {
+		t.Errorf("%+v", p)
+	}
+	if v := p.Rounds[0].Verdict; !strings.Contains(v, "the dose does not answer") || !strings.Contains(v, "still there") {
+		t.Error(v)
+	}
+	if got := strings.Join(h.lines, "\n"); !strings.HasPrefix(got, "finding scheduler-client-limit\ndose ") || !strings.HasSuffix(got, "not proven") {
+		t.Error(got)
+	}
+	if q, err := compare.ReadProof(out); err != nil || len(q.Rounds) != 1 {
+		t.Errorf("the proof was not kept: %v", err)
+	}
+}
+
+func TestProveRunFails(t *testing.T) {
+	out := filepath.Join(t.TempDir(), "proof")
+	_, err := Prove(context.Background(), ProveOptions{
+		Recording: filepath.Join(recordings, "scheduler-limit-15"), Out: out, Rounds: 3, Tell: &heard{},
+		Run: play(t),
+	})
+	if err == nil || !strings.Contains(err.Error(), "run round-1-dose: no more runs") {
+		t.Errorf("%v", err)
+	}
+}
+
+func TestProveNothing(t *testing.T) {
+	for name, ended := range map[string]string{
+		"healthy-5-per-second": "nothing holds this run back",
+		"machine-at-capacity":  "The machine is at capacity",
+	} {
+		out := filepath.Join(t.TempDir(), "proof")
+		p, err := Prove(context.Background(), ProveOptions{
+			Recording: filepath.Join(recordings, name), Out: out, Rounds: 3, Tell: &heard{}, Run: play(t),
+		})
+		if !errors.Is(err, ErrNothingToProve) || !strings.Contains(p.Ended, ended) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func TestProveInvalid(t *testing.T) {
+	_, err := Prove(context.Background(), ProveOptions{
+		Recording: filepath.Join(recordings, "starved-generator"), Out: filepath.Join(t.TempDir(), "proof"), Rounds: 3, Tell: &heard{}, Run: play(t),
+	})
+	if !errors.Is(err, diagnose.ErrInvalid) {
+		t.Errorf("%v", err)
+	}
+}
+
+func TestMergeSettings(t *testing.T) {
+	got := strings.Join(merge([]string{"a.cpu=1", "b.args.x=2"}, []string{"b.args.x=3", "c.cpu=4"}), " ")
+	if want := "a.cpu=1 b.args.x=3 c.cpu=4"; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+}
