@@ -237,11 +237,12 @@ func (s *session) tell(ctx context.Context) {
 		before, then = now, at
 		s.mu.Lock()
 		of := s.of
-		st.Phase, st.Total = s.phase.Name, s.asked[of].made
+		st.Phase, st.Total = s.phase.Name, s.asked[of]
 		s.mu.Unlock()
-		if of != "" {
-			c := s.objects.State().Phases[of]
-			st.Created, st.Bound, st.Running, st.Gone = c.Created, c.Bound, c.Running, c.Deleted
+		c := s.counts(of)
+		st.Created, st.Bound, st.Running, st.Gone = c.Created, c.Bound, c.Running, c.Deleted
+		if of == everyPhase { // pods go; what there was of them is the whole
+			st.Total = c.Created
 		}
 		s.o.Watch.Update(st)
 	}

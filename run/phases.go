@@ -30,7 +30,7 @@ func (s *session) perStep(ctx context.Context, p experiment.Step) error {
 
 // act does what a phase is there for.
 func (s *session) act(ctx context.Context, p experiment.Step) error {
-	var want map[string]asked
+	var want asked
 	switch {
 	case p.Settle != nil:
 		select {
@@ -39,14 +39,10 @@ func (s *session) act(ctx context.Context, p experiment.Step) error {
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
-	case p.Create != nil:
+	case p.Create != nil, p.Scale != nil, p.Delete != nil:
 		want = s.ask(p.Name, p.Pods)
-	case p.Scale != nil:
-		want = s.ask(p.Scale.Phase, p.Pods)
-	case p.Delete != nil:
-		want = s.ask(p.Delete.Phase, p.Pods)
 	default: // a wait of its own
-		return s.wait(ctx, p.Name, *p.Until, s.allAsked())
+		return s.wait(ctx, p.Name, *p.Until, s.all(p.Until.For))
 	}
 	if err := s.offer(ctx, p.Phase); err != nil || p.Until == nil {
 		return err
@@ -54,27 +50,39 @@ func (s *session) act(ctx context.Context, p experiment.Step) error {
 	return s.wait(ctx, p.Name, *p.Until, want)
 }
 
-// asked is how many pods a phase's objects have asked for, and how many of
-// those they gave up again. Both only grow, as the watch's counts do.
-type asked struct{ made, gone int }
+// everyPhase stands for the pods of all phases together.
+const everyPhase = ""
 
-// ask notes that a phase's objects ask for more pods, or for fewer, and returns
-// what to wait for.
-func (s *session) ask(phase string, pods int) map[string]asked {
+// asked is how many pods phases have asked for, by phase, and under everyPhase
+// how many they gave up again: which of a Deployment's pods go is not ours to
+// say. The numbers only grow, as the watch's counts do.
+type asked map[string]int
+
+// ask notes that a phase asks for more pods, or for fewer, and returns what to
+// wait for.
+func (s *session) ask(phase string, pods int) asked {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	a := s.asked[phase]
-	a.made += max(pods, 0)
-	a.gone += max(-pods, 0)
-	s.asked[phase] = a
+	if pods < 0 {
+		s.asked[everyPhase] -= pods
+		s.of = everyPhase
+		return asked{everyPhase: s.asked[everyPhase]}
+	}
+	s.asked[phase] += pods
 	s.of = phase
-	return map[string]asked{phase: a}
+	return asked{phase: s.asked[phase]}
 }
 
-func (s *session) allAsked() map[string]asked {
+// all is what a wait of its own waits for.
+func (s *session) all(state experiment.State) asked {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return maps.Clone(s.asked)
+	all := maps.Clone(s.asked)
+	if state == experiment.StateGone {
+		return asked{everyPhase: all[everyPhase]}
+	}
+	delete(all, everyPhase)
+	return all
 }
 
 // offer lets the load generator send a phase's operations.
@@ -100,23 +108,20 @@ func (s *session) offer(ctx context.Context, p experiment.Phase) error {
 
 // wait lasts until the pods of phases are in a state. Running out of time ends
 // the wait, not the run: pods that hang are what a diagnosis is for.
-func (s *session) wait(ctx context.Context, name string, w experiment.Wait, want map[string]asked) error {
+func (s *session) wait(ctx context.Context, name string, w experiment.Wait, want asked) error {
 	limit, cancel := context.WithTimeoutCause(ctx, w.Timeout, fmt.Errorf("not within %v", w.Timeout))
 	defer cancel()
 	for _, phase := range slices.Sorted(maps.Keys(want)) {
-		n := want[phase].made
-		if w.For == experiment.StateGone {
-			n = want[phase].gone
-		}
+		n := want[phase]
 		err := s.waitMoving(limit, phase, stageOf[w.For], n, w.Stall)
 		switch {
 		case err == nil:
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
 		default:
-			at := s.objects.State().Phases[phase]
-			short := fmt.Errorf("phase %s: waiting for %d pods of %s to be %s: %w (%d created, %d scheduled, %d running)",
-				name, n, phase, w.For, err, at.Created, at.Bound, at.Running)
+			at := s.counts(phase)
+			short := fmt.Errorf("phase %s: waiting for %d pods to be %s: %w (%d created, %d scheduled, %d running, %d gone)",
+				name, n, w.For, err, at.Created, at.Bound, at.Running, at.Deleted)
 			s.note("%v", short)
 			s.short = append(s.short, short)
 			if err := s.w.Update(func(m *record.Meta) { m.Warnings = append(m.Warnings, short.Error()) }); err != nil {
@@ -126,6 +131,15 @@ func (s *session) wait(ctx context.Context, name string, w experiment.Wait, want
 		}
 	}
 	return nil
+}
+
+// counts are the pods of a phase, or of every phase, by how far they have come.
+func (s *session) counts(phase string) objects.Counts {
+	st := s.objects.State()
+	if phase == everyPhase {
+		return st.Total
+	}
+	return st.Phases[phase]
 }
 
 // stageOf names the states that a wait may wait for in the collector's words.

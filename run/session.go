@@ -8,6 +8,10 @@ import (
 	"sync"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+
 	"github.com/kubedyno/kubedyno/cluster"
 	"github.com/kubedyno/kubedyno/cluster/existing"
 	"github.com/kubedyno/kubedyno/collect/metrics"
@@ -43,13 +47,13 @@ type session struct {
 	of      string       // the phase whose pods are shown
 	own     []int        // our processes
 
-	asked map[string]asked // by phase
-	short []error          // waits that ran out, reported at the end
+	asked asked
+	short []error // waits that ran out, reported at the end
 }
 
 // run brings everything up, performs the phases, and takes everything down.
 func (s *session) run(ctx context.Context) (err error) {
-	s.asked = map[string]asked{}
+	s.asked = asked{}
 	s.enter("start", record.PhaseStart)
 	work, fail := context.WithCancelCause(ctx)
 	defer fail(nil)
@@ -83,17 +87,17 @@ func (s *session) run(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	work = asking.Context()
+	watched := asking.Context() // ends with work, and when a collector fails
 	var beside sync.WaitGroup
 	defer beside.Wait()
 	defer fail(nil)
-	beside.Go(func() { s.watchDisk(work, fail) })
-	beside.Go(func() { s.tell(work) })
+	beside.Go(func() { s.watchDisk(watched, fail) })
+	beside.Go(func() { s.tell(watched) })
 
-	err = s.perform(work)
+	err = s.perform(watched)
 	// The cause says more than the "context canceled" of whatever was under
 	// way when a component died or a collector failed.
-	if cause := context.Cause(work); err != nil && cause != nil {
+	if cause := context.Cause(watched); err != nil && cause != nil {
 		err = cause
 	}
 	s.endedIn = s.phaseName()
@@ -157,7 +161,7 @@ func (s *session) perform(ctx context.Context) (err error) {
 			clean, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTimeout)
 			defer cancel()
 			s.note("removing the run's objects")
-			err = errors.Join(err, worker.Cleanup(clean))
+			err = errors.Join(err, worker.Cleanup(clean), s.namespaceGone(clean, worker.Namespace()))
 		}
 		err = errors.Join(err, worker.Stop())
 	}()
@@ -165,6 +169,9 @@ func (s *session) perform(ctx context.Context) (err error) {
 	if err := s.addHarness(record.Component{
 		Name: load.ProcessName, PID: worker.PID(), CPU: s.o.Experiment.Cluster.Components[load.ProcessName].CPU,
 	}); err != nil {
+		return err
+	}
+	if err := s.leave(ctx); err != nil {
 		return err
 	}
 	for _, p := range s.o.Experiment.Plan() {
@@ -178,6 +185,32 @@ func (s *session) perform(ctx context.Context) (err error) {
 // cleanupTimeout bounds the deletion of a run's objects from a cluster that is
 // not ours: namespaces with thousands of pods take minutes on a slow one.
 const cleanupTimeout = 5 * time.Minute
+
+// namespaceGone waits until the API server has removed the run's namespace. The
+// hollow nodes have to live as long: they are the ones who let its pods go.
+func (s *session) namespaceGone(ctx context.Context, name string) error {
+	rc, err := s.plane.RESTConfig("load")
+	if err != nil {
+		return err
+	}
+	client, err := kubernetes.NewForConfig(rc)
+	if err != nil {
+		return fmt.Errorf("wait for namespace %s to go: %w", name, err)
+	}
+	tick := time.NewTicker(500 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		_, err := client.CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{})
+		if apierrors.IsNotFound(err) {
+			return nil
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return fmt.Errorf("namespace %s was deleted but is still there after %v; look with kubectl get namespace %s -o yaml", name, cleanupTimeout, name)
+		}
+	}
+}
 
 // enter begins a phase of the recording.
 func (s *session) enter(name string, kind record.PhaseKind) {
