@@ -27,8 +27,7 @@ type Fleet struct {
 	closed  bool
 	running sync.WaitGroup
 	counts  struct{ registered, ready, schedulable, settled int }
-	first   time.Time // first node's creation
-	changed bool      // counts, since the last progress event
+	changed bool // counts, since the last progress event
 }
 
 // NewFleet prepares a fleet. emit receives its events one at a time.

@@ -34,7 +34,7 @@ func fullPod() *v1.Pod {
 	pod.ResourceVersion, pod.Generation, pod.DeletionTimestamp = "4711", 3, &now
 	pod.Labels = map[string]string{"a": "b"}
 	pod.Annotations = map[string]string{"x": "y"}
-	pod.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "kubelet", FieldsV1: &metav1.FieldsV1{Raw: []byte(`{"f:status":{}}`)}}}
+	pod.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "kubelet", FieldsV1: metav1.NewFieldsV1(`{"f:status":{}}`)}}
 	pod.Spec.NodeName = "hollow-1"
 	pod.Status.Phase = v1.PodRunning
 	return pod

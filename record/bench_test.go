@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/common/model"
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/storage"
 )
@@ -29,7 +30,7 @@ func BenchmarkScrape(b *testing.B) {
 func manySeries(n int) []labels.Labels {
 	series := make([]labels.Labels, n)
 	for i := range series {
-		series[i] = labels.FromStrings(labels.MetricName, fmt.Sprint("apiserver_request_duration_seconds_bucket_", i%20),
+		series[i] = labels.FromStrings(model.MetricNameLabel, fmt.Sprint("apiserver_request_duration_seconds_bucket_", i%20),
 			"component", "kube-apiserver", "instance", "127.0.0.1:6443", "le", fmt.Sprint(i), "resource", "pods", "verb", "LIST")
 	}
 	return series

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/google/pprof/profile"
+	"github.com/prometheus/common/model"
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/storage"
 	"pgregory.net/rapid"
@@ -89,7 +90,7 @@ func someProfile(t testing.TB) []byte {
 // scrape commits one sample of a counter as a scrape manager would.
 func scrape(store *tsdb.Store, name, component string, at time.Time, v float64) error {
 	app := store.AppenderV2(context.Background())
-	ls := labels.FromStrings(labels.MetricName, name, "component", component, "instance", "i-1")
+	ls := labels.FromStrings(model.MetricNameLabel, name, "component", component, "instance", "i-1")
 	if _, err := app.Append(0, ls, 0, at.UnixMilli(), v, nil, nil, storage.AOptions{}); err != nil {
 		return err
 	}

@@ -323,7 +323,7 @@ func posterise(t *testing.T, shot []byte) []byte {
 	for y := b.Min.Y; y < b.Max.Y; y++ {
 		for x := b.Min.X; x < b.Max.X; x++ {
 			c := color.NRGBAModel.Convert(img.At(x, y)).(color.NRGBA)
-			round := func(v uint8) uint8 { return uint8(min(255, (int(v)+8)/17*17)) }
+			round := func(v uint8) uint8 { return uint8(min(255, (int(v)+4)/8*8)) }
 			out.SetNRGBA(x, y, color.NRGBA{round(c.R), round(c.G), round(c.B), 255})
 		}
 	}

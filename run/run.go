@@ -95,7 +95,10 @@ func Run(ctx context.Context, o Options) error {
 	case err == nil:
 	case ctx.Err() != nil:
 		status, reason = record.StatusInterrupted, "interrupted in "+s.endedIn
-		err = fmt.Errorf("%w in %s; what was observed until then is in %s", ErrInterrupted, s.phaseName(), o.Out)
+		err = fmt.Errorf("%w in %s", ErrInterrupted, s.endedIn)
+		if s.plane != nil {
+			err = fmt.Errorf("%w; what was observed until then is in %s", err, o.Out)
+		}
 	default:
 		status, reason = record.StatusFailed, err.Error()
 	}

@@ -104,12 +104,12 @@ func (s *session) run(ctx context.Context) (err error) {
 	var died *diedError
 	if errors.As(err, &died) {
 		// Nobody answers any more, or soon. Those who ask must not wait for it.
-		return errors.Join(err, s.target.Stop(ctx, true), s.leave(nil))
+		return errors.Join(err, s.target.Stop(ctx, true), s.close(ctx, false))
 	}
 	// The last scrape and the end of the phase, while the components live.
 	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastScrape)
 	defer cancel()
-	return errors.Join(err, s.leave(last))
+	return errors.Join(err, s.close(last, true))
 }
 
 // lastScrape bounds the scrape at the end of a run that was interrupted: who
@@ -221,8 +221,11 @@ func (s *session) enter(name string, kind record.PhaseKind) {
 }
 
 // leave ends it. Counters are scraped at the edge, so that differences over
-// the phase are exact; a nil context says that there is nobody to ask.
-func (s *session) leave(ctx context.Context) error {
+// the phase are exact.
+func (s *session) leave(ctx context.Context) error { return s.close(ctx, true) }
+
+// close ends the phase under way, with a scrape unless nobody would answer.
+func (s *session) close(ctx context.Context, scrape bool) error {
 	s.mu.Lock()
 	p := s.phase
 	s.phase = record.Phase{}
@@ -231,7 +234,7 @@ func (s *session) leave(ctx context.Context) error {
 		return nil
 	}
 	p.End = s.o.Now()
-	if s.metrics != nil && ctx != nil {
+	if s.metrics != nil && scrape {
 		s.metrics.Now(ctx)
 	}
 	return s.w.Update(func(m *record.Meta) { m.Phases = append(m.Phases, p) })

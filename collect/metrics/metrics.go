@@ -69,7 +69,6 @@ type Collector struct {
 	out     storage.AppendableV2
 	note    func(record.Gap)
 	acct    record.Observer
-	late    int // scrapes that began after the next was due
 }
 
 // ErrNotRunning is returned by Now before Collect has begun or after it ended.

@@ -16,6 +16,7 @@ import (
 	"compress/gzip"
 
 	"github.com/kubedyno/kubedyno/record"
+	"github.com/prometheus/common/model"
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/model/textparse"
 	"github.com/prometheus/prometheus/model/timestamp"
@@ -71,7 +72,7 @@ func newScraper(t Target) *scraper {
 	}
 	s := &scraper{t: t, cache: map[string]*series{}}
 	for i, name := range reports {
-		s.own[i] = &series{set: labels.FromStrings(labels.MetricName, name, "component", t.Component, "instance", t.Instance, "job", t.Job)}
+		s.own[i] = &series{set: labels.FromStrings(model.MetricNameLabel, name, "component", t.Component, "instance", t.Instance, "job", t.Job)}
 	}
 	return s
 }

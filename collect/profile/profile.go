@@ -70,7 +70,6 @@ type Collector struct {
 	out     sink
 	acct    record.Observer
 	notes   []string
-	end     context.CancelFunc
 	ctx     context.Context // of Collect
 	started sync.WaitGroup  // captures that run
 }

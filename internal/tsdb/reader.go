@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/prometheus/common/model"
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/model/value"
 	"github.com/prometheus/prometheus/promql"
@@ -230,7 +231,7 @@ func (r *Reader) each(ctx context.Context, metric string, match map[string]strin
 }
 
 func matchersOf(metric string, match map[string]string) ([]*labels.Matcher, error) {
-	ms := []*labels.Matcher{labels.MustNewMatcher(labels.MatchEqual, labels.MetricName, metric)}
+	ms := []*labels.Matcher{labels.MustNewMatcher(labels.MatchEqual, model.MetricNameLabel, metric)}
 	for name, v := range match {
 		kind := labels.MatchEqual
 		if re, ok := strings.CutPrefix(v, "~"); ok {

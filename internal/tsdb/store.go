@@ -13,6 +13,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/prometheus/common/model"
 	"github.com/prometheus/prometheus/model/histogram"
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/storage"
@@ -141,7 +142,7 @@ func (s *Store) Append(samples []Sample) error {
 	b := labels.NewScratchBuilder(8)
 	for _, sample := range samples {
 		b.Reset()
-		b.Add(labels.MetricName, sample.Name)
+		b.Add(model.MetricNameLabel, sample.Name)
 		for k, v := range sample.Labels {
 			b.Add(k, v)
 		}

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/common/model"
 	"github.com/prometheus/prometheus/model/histogram"
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/model/value"
@@ -163,7 +164,7 @@ func TestQueries(t *testing.T) {
 	add(t, s, "x", map[string]string{"i": "b"}, 1, 2, 3)
 	add(t, s, "x", map[string]string{"i": "a"}, 10, 20, 30)
 	app := s.AppenderV2(ctx)
-	if _, err := app.Append(0, labels.FromStrings(labels.MetricName, "h"), 0, at(1).UnixMilli(), 0, tsdbutil.GenerateTestHistogram(1), nil, storage.AOptions{}); err != nil {
+	if _, err := app.Append(0, labels.FromStrings(model.MetricNameLabel, "h"), 0, at(1).UnixMilli(), 0, tsdbutil.GenerateTestHistogram(1), nil, storage.AOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	if err := app.Commit(); err != nil {
@@ -251,7 +252,7 @@ func TestOneBlockAndNothingElse(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer q.Close()
-	set, n := q.Select(ctx, true, nil, labels.MustNewMatcher(labels.MatchEqual, labels.MetricName, "x")), 0
+	set, n := q.Select(ctx, true, nil, labels.MustNewMatcher(labels.MatchEqual, model.MetricNameLabel, "x")), 0
 	for set.Next() {
 		n++
 	}
@@ -268,7 +269,7 @@ func TestRecover(t *testing.T) {
 		}
 	}
 	open := s.AppenderV2(ctx) // a scrape that never came to its end
-	if _, err := open.Append(0, labels.FromStrings(labels.MetricName, "z"), 0, at(1).UnixMilli(), 1, nil, nil, storage.AOptions{}); err != nil {
+	if _, err := open.Append(0, labels.FromStrings(model.MetricNameLabel, "z"), 0, at(1).UnixMilli(), 1, nil, nil, storage.AOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	dead := filepath.Join(t.TempDir(), "m")
@@ -322,7 +323,7 @@ func TestFloatHistogramNotesAreText(t *testing.T) {
 	s := store(t)
 	app := s.AppenderV2(ctx)
 	h := &histogram.FloatHistogram{Count: math.NaN(), Sum: math.Inf(1)}
-	if _, err := app.Append(0, labels.FromStrings(labels.MetricName, "h"), 0, at(1).UnixMilli(), 0, nil, h, storage.AOptions{}); err != nil {
+	if _, err := app.Append(0, labels.FromStrings(model.MetricNameLabel, "h"), 0, at(1).UnixMilli(), 0, nil, h, storage.AOptions{}); err != nil {
 		t.Skip(err) // refused where it is offered: fine too
 	}
 	if err := app.Commit(); err != nil {
