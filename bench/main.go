@@ -139,7 +139,11 @@ func (b *bench) once(ctx context.Context, name string, ours bool) (r result, err
 		defer stop()
 	}
 	dir := filepath.Join(b.work, name)
-	cmd := b.command(ctx, b.kubedyno, "run", b.experiment(), "--kubeconfig", kubeconfig, "--out", dir)
+	file, err := b.experiment()
+	if err != nil {
+		return r, err
+	}
+	cmd := b.command(ctx, b.kubedyno, "run", file, "--kubeconfig", kubeconfig, "--out", dir)
 	if err := cmd.Run(); err != nil {
 		return r, fmt.Errorf("run: %w", err)
 	}
@@ -191,7 +195,7 @@ func (b *bench) once(ctx context.Context, name string, ours bool) (r result, err
 
 // experiment is the load that both meet: one Deployment, with a start delay of
 // none, since kwok's default stages have none either.
-func (b *bench) experiment() string {
+func (b *bench) experiment() (string, error) {
 	name := filepath.Join(b.work, "bench.yaml")
 	text := fmt.Sprintf(`name: bench
 cluster: {profile: tuned, nodes: 0}
@@ -200,10 +204,7 @@ phases:
   - {name: idle, settle: 3s}
   - {name: load, kind: steady, create: {kind: Deployment, count: 1, replicas: %d, pod: {cpu: 10m, memory: 16Mi}, wait: {for: running, timeout: 10m, stall: 1m}}}
 `, b.pods)
-	if err := os.WriteFile(name, []byte(text), 0o644); err != nil {
-		panic(err) // our own scratch folder
-	}
-	return name
+	return name, os.WriteFile(name, []byte(text), 0o644)
 }
 
 func (b *bench) kubeconfig(ctx context.Context) (string, error) {
@@ -222,7 +223,8 @@ func (b *bench) kubeconfig(ctx context.Context) (string, error) {
 // startKwok creates the nodes and starts kwok with its default stages.
 func (b *bench) startKwok(ctx context.Context, kubeconfig string) (stop func(), err error) {
 	cmd := exec.Command(b.kwok, "--kubeconfig", kubeconfig, "--manage-all-nodes=true",
-		"--node-ip=10.0.0.1", "--cidr=10.64.0.0/10", "--node-lease-duration-seconds=40", "--config=")
+		"--node-ip=10.0.0.1", "--cidr=10.64.0.0/10", "--node-lease-duration-seconds=40")
+	cmd.Env = append(b.env, "HOME="+b.work) // no configuration of the user's
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	log, err := os.Create(filepath.Join(b.work, "kwok.log"))
 	if err != nil {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/kubedyno/kubedyno/cluster/lab"
+	"github.com/kubedyno/kubedyno/cluster/lab/labtest"
 	"github.com/kubedyno/kubedyno/cluster/proc"
 	"github.com/kubedyno/kubedyno/experiment"
 	"github.com/kubedyno/kubedyno/hollow"
@@ -33,11 +34,6 @@ func TestMain(m *testing.M) {
 	case proc.EnterName:
 		err = proc.EnterMain(os.Args[1:])
 	default:
-		if os.Getenv("KUBEDYNO_LAB") == "" {
-			if path, err := filepath.Abs("../bin/kubedyno-lab"); err == nil {
-				_ = os.Setenv("KUBEDYNO_LAB", path)
-			}
-		}
 		os.Exit(m.Run())
 	}
 	if err != nil {
@@ -75,9 +71,7 @@ objectives:
 // One run goes through every action on a real control plane, and its recording
 // holds what happened.
 func TestRunEveryAction(t *testing.T) {
-	if _, err := lab.FindLab(); err != nil {
-		t.Fatalf("%v", err)
-	}
+	t.Setenv("KUBEDYNO_LAB", labtest.Binary(t))
 	t.Setenv("KUBEDYNO_STATE", filepath.Join(t.TempDir(), "labs"))
 	e, err := experiment.Parse("all-actions", []byte(phases))
 	if err != nil {
@@ -190,6 +184,7 @@ func TestRunEveryAction(t *testing.T) {
 
 // A run whose control plane cannot start leaves no recording.
 func TestRunThatNeverBegan(t *testing.T) {
+	t.Setenv("KUBEDYNO_LAB", labtest.Binary(t))
 	t.Setenv("KUBEDYNO_STATE", filepath.Join(t.TempDir(), "labs"))
 	e, err := experiment.Builtin("density", nil)
 	if err != nil {

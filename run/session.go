@@ -255,7 +255,7 @@ func (s *session) note(format string, args ...any) { s.o.Watch.Note(fmt.Sprintf(
 func (s *session) startNodes(ctx context.Context) error {
 	e := s.o.Experiment
 	if e.Cluster.Nodes == 0 {
-		return s.w.Update(func(m *record.Meta) { m.Nodes = record.Nodes{} })
+		return s.existingNodes(ctx)
 	}
 	config, err := json.Marshal(s.hollowConfig())
 	if err != nil {
@@ -314,6 +314,30 @@ func (s *session) startNodes(ctx context.Context) error {
 	case <-deadline.Done():
 		return fmt.Errorf("hollow nodes: %w", context.Cause(deadline))
 	}
+}
+
+// existingNodes counts the nodes of a cluster that is not ours. Without any, the
+// run would wait for pods that nobody can start.
+func (s *session) existingNodes(ctx context.Context) error {
+	rc, err := s.plane.RESTConfig("load")
+	if err != nil {
+		return err
+	}
+	client, err := kubernetes.NewForConfig(rc)
+	if err != nil {
+		return fmt.Errorf("count nodes: %w", err)
+	}
+	nodes, err := client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
+	switch {
+	case apierrors.IsForbidden(err): // who may not look at nodes may still create pods
+		s.w.Gap(record.Gap{Collector: "nodes", Reason: "this user may not list nodes"})
+		return nil
+	case err != nil:
+		return fmt.Errorf("count nodes: %w", err)
+	case len(nodes.Items) == 0:
+		return fmt.Errorf("%s has no node; add simulated ones with --nodes N", s.plane.Name)
+	}
+	return s.w.Update(func(m *record.Meta) { m.Nodes = record.Nodes{Count: len(nodes.Items)} })
 }
 
 func (s *session) identity() hollow.Identity {

@@ -2,11 +2,12 @@ package main
 
 import (
 	"flag"
-	"os"
 	"path/filepath"
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/kubedyno/kubedyno/cluster/lab/labtest"
 )
 
 var story = flag.String("story", "", "run only the live stories that match this pattern, such as 'limiter*'")
@@ -14,9 +15,7 @@ var story = flag.String("story", "", "run only the live stories that match this 
 // TestLive are the stories that run a real control plane, one after another so
 // that they do not measure each other.
 func TestLive(t *testing.T) {
-	if _, err := os.Stat(labBinary()); err != nil {
-		t.Fatalf("%v: run `make build`", err)
-	}
+	labtest.Binary(t) // fails with what to do when it is not built
 	pattern := *story
 	if pattern == "" {
 		pattern = "*"
@@ -29,11 +28,4 @@ func TestLive(t *testing.T) {
 		// A call for each keeps testscript from running them in parallel.
 		testscript.Run(t, testscript.Params{Files: []string{f}, Setup: setup})
 	}
-}
-
-func labBinary() string {
-	if lab := os.Getenv("KUBEDYNO_LAB"); lab != "" {
-		return lab
-	}
-	return filepath.Join("..", "..", "bin", "kubedyno-lab")
 }

@@ -17,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kubedyno/kubedyno/cluster/lab/labtest"
 	"github.com/kubedyno/kubedyno/diagnose"
 	"github.com/kubedyno/kubedyno/diagnose/detectors"
 	"github.com/kubedyno/kubedyno/internal/cli"
@@ -29,9 +30,6 @@ const leftWithin = 6 * time.Second
 // Whatever of a run is killed in its middle, nothing of it is left, and what
 // was observed until then can be read, is marked incomplete, and does not count.
 func TestKilledInMidRun(t *testing.T) {
-	if _, err := os.Stat(labBinary()); err != nil {
-		t.Fatalf("%v: run `make build`", err)
-	}
 	for _, victim := range []string{"kubedyno", "kubedyno-keeper", "etcd"} {
 		t.Run(victim, func(t *testing.T) {
 			r := startRun(t)
@@ -156,10 +154,7 @@ func startRun(t *testing.T) *theRun {
 	if err != nil {
 		t.Fatal(err)
 	}
-	lab, err := filepath.Abs(labBinary())
-	if err != nil {
-		t.Fatal(err)
-	}
+	lab := labtest.Binary(t)
 	dir := t.TempDir()
 	r := &theRun{out: filepath.Join(dir, "r"), state: filepath.Join(dir, "labs"), pods: make(chan struct{})}
 	r.cmd = exec.Command(exe, "run", "density-direct", "--rate", "20/s", "--nodes", "5", "--pods-per-node", "200", "--out", r.out)
