@@ -75,13 +75,24 @@ const valueWidth = 13
 
 func (t *text) nameWidth() int { return max(16, min(42, t.width-2-2*valueWidth-2-20)) }
 
+// vanishing says that one side is printed as 0: a ratio to almost nothing says
+// more about the nothing.
+func vanishing(r compare.Row) bool {
+	for _, side := range []*float64{r.Baseline.Value, r.Candidate.Value} {
+		if side != nil && *side < 0.0005 {
+			return true
+		}
+	}
+	return false
+}
+
 func (t *text) row(r compare.Row) {
 	unit := ""
 	if r.Unit != "1" {
 		unit = " " + r.Unit
 	}
 	ratio := ""
-	if r.Ratio != nil {
+	if r.Ratio != nil && !vanishing(r) {
 		ratio = "×" + number(*r.Ratio)
 	}
 	mark := ""
