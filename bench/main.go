@@ -24,6 +24,7 @@ import (
 
 type bench struct {
 	kubedyno, kwok string
+	module         string // kwok's source, where its stages are
 	nodes, pods    int
 	work           string
 	env            []string
@@ -69,9 +70,14 @@ func run(ctx context.Context, n, nodes, pods int, kubedyno, lab string) (err err
 	}
 	b.env = append(os.Environ(), "KUBEDYNO_LAB="+lab, "KUBEDYNO_STATE="+filepath.Join(work, "labs"))
 	fmt.Fprintln(os.Stderr, "building kwok…")
-	if err := b.command(ctx, "go", "build", "-o", b.kwok, "sigs.k8s.io/kwok/cmd/kwok").Run(); err != nil {
+	if err := try(b.command(ctx, "go", "build", "-o", b.kwok, "sigs.k8s.io/kwok/cmd/kwok")); err != nil {
 		return fmt.Errorf("build kwok: %w", err)
 	}
+	module, err := b.output(ctx, "go", "list", "-m", "-f", "{{.Dir}}", "sigs.k8s.io/kwok")
+	if err != nil {
+		return fmt.Errorf("find kwok's stages: %w", err)
+	}
+	b.module = strings.TrimSpace(string(module))
 	var hollow, kwok []result
 	for i := range n {
 		// Alternate who goes first, so that drift of the machine hits both.
@@ -119,11 +125,11 @@ func (b *bench) once(ctx context.Context, name string, ours bool) (r result, err
 	if ours {
 		up = append(up, "--nodes", fmt.Sprint(b.nodes))
 	}
-	if err := b.command(ctx, b.kubedyno, up...).Run(); err != nil {
+	if err := try(b.command(ctx, b.kubedyno, up...)); err != nil {
 		return r, fmt.Errorf("lab up: %w", err)
 	}
 	defer func() {
-		err = errors.Join(err, b.command(context.WithoutCancel(ctx), b.kubedyno, "lab", "down", "bench").Run())
+		err = errors.Join(err, try(b.command(context.WithoutCancel(ctx), b.kubedyno, "lab", "down", "bench")))
 	}()
 	kubeconfig, err := b.kubeconfig(ctx)
 	if err != nil {
@@ -144,7 +150,7 @@ func (b *bench) once(ctx context.Context, name string, ours bool) (r result, err
 		return r, err
 	}
 	cmd := b.command(ctx, b.kubedyno, "run", file, "--kubeconfig", kubeconfig, "--out", dir)
-	if err := cmd.Run(); err != nil {
+	if err := try(cmd); err != nil {
 		return r, fmt.Errorf("run: %w", err)
 	}
 	out, err := b.output(ctx, b.kubedyno, "diagnose", dir, "-o", "json")
@@ -198,12 +204,12 @@ func (b *bench) once(ctx context.Context, name string, ours bool) (r result, err
 func (b *bench) experiment() (string, error) {
 	name := filepath.Join(b.work, "bench.yaml")
 	text := fmt.Sprintf(`name: bench
-cluster: {profile: tuned, nodes: 0}
+cluster: {profile: tuned, nodes: %d}
 phases:
   - {name: warm-up, kind: warm-up, create: {kind: Deployment, count: 1, replicas: 20, pod: {cpu: 10m, memory: 16Mi}, wait: running}}
   - {name: idle, settle: 3s}
   - {name: load, kind: steady, create: {kind: Deployment, count: 1, replicas: %d, pod: {cpu: 10m, memory: 16Mi}, wait: {for: running, timeout: 10m, stall: 1m}}}
-`, b.pods)
+`, b.nodes, b.pods)
 	return name, os.WriteFile(name, []byte(text), 0o644)
 }
 
@@ -220,10 +226,24 @@ func (b *bench) kubeconfig(ctx context.Context) (string, error) {
 	return "", fmt.Errorf("lab env says no KUBECONFIG: %s", out)
 }
 
-// startKwok creates the nodes and starts kwok with its default stages.
+// stages are those that kwok itself measures with: a pod is running as soon as
+// it is seen, a node ready, with leases.
+var stages = []string{
+	"node/fast/node-initialize.yaml",
+	"node/heartbeat-with-lease/node-heartbeat-with-lease.yaml",
+	"pod/fast/pod-ready.yaml",
+	"pod/fast/pod-complete.yaml",
+	"pod/fast/pod-delete.yaml",
+}
+
+// startKwok creates the nodes and starts kwok with its own fast stages.
 func (b *bench) startKwok(ctx context.Context, kubeconfig string) (stop func(), err error) {
-	cmd := exec.Command(b.kwok, "--kubeconfig", kubeconfig, "--manage-all-nodes=true",
-		"--node-ip=10.0.0.1", "--cidr=10.64.0.0/10", "--node-lease-duration-seconds=40")
+	args := []string{"--kubeconfig", kubeconfig, "--manage-all-nodes=true",
+		"--node-ip=10.0.0.1", "--cidr=10.64.0.0/10", "--node-lease-duration-seconds=40"}
+	for _, stage := range stages {
+		args = append(args, "--config", filepath.Join(b.module, "kustomize", "stage", stage))
+	}
+	cmd := exec.Command(b.kwok, args...)
 	cmd.Env = append(b.env, "HOME="+b.work) // no configuration of the user's
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	log, err := os.Create(filepath.Join(b.work, "kwok.log"))
@@ -252,12 +272,12 @@ status: {allocatable: {cpu: "16", memory: 64Gi, pods: "110"}, capacity: {cpu: "1
 	}
 	apply := b.command(ctx, b.kubedyno, "lab", "kubectl", "--name", "bench", "--", "apply", "-f", "-")
 	apply.Stdin = strings.NewReader(nodes.String())
-	if err := apply.Run(); err != nil {
+	if err := try(apply); err != nil {
 		stop()
 		return nil, fmt.Errorf("create nodes: %w", err)
 	}
 	wait := b.command(ctx, b.kubedyno, "lab", "kubectl", "--name", "bench", "--", "wait", "node", "--all", "--for=condition=Ready", "--timeout=60s")
-	if err := wait.Run(); err != nil {
+	if err := try(wait); err != nil {
 		stop()
 		text, _ := os.ReadFile(filepath.Join(b.work, "kwok.log"))
 		return nil, fmt.Errorf("kwok's nodes: %w; kwok said: %s", err, tail(text))
@@ -271,16 +291,24 @@ func tail(text []byte) string {
 	return strings.Join(lines[max(0, len(lines)-3):], " | ")
 }
 
-// command discards stdout and keeps stderr for the user.
+// command is a command whose stdout nobody reads.
 func (b *bench) command(ctx context.Context, name string, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
 	cmd.WaitDelay = 30 * time.Second
 	cmd.Env = b.env
 	cmd.Stdout = io.Discard
+	return cmd
+}
+
+// try runs a command; its error has the command's last words.
+func try(cmd *exec.Cmd) error {
 	var words bytes.Buffer
 	cmd.Stderr = &words
-	return cmd
+	if err := cmd.Run(); err != nil {
+		return fmt.Errorf("%w: %s", err, tail(words.Bytes()))
+	}
+	return nil
 }
 
 func (b *bench) output(ctx context.Context, name string, args ...string) ([]byte, error) {

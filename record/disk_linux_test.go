@@ -73,7 +73,7 @@ func TestDiskFull(t *testing.T) {
 					t.Fatal("the disk does not fill")
 				}
 			}
-			if err := w.Err(); !errors.Is(err, syscall.ENOSPC) || !strings.HasPrefix(err.Error(), "recording "+dir+": the disk is full; what was recorded up to now is kept (write ") {
+			if err := w.Err(); !errors.Is(err, syscall.ENOSPC) || !strings.HasPrefix(err.Error(), "recording "+dir+": the disk is full; what was recorded up to now is kept") {
 				t.Errorf("got %v", err)
 			}
 			for i := range 3000 { // collectors may take a while to hear of it

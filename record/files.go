@@ -301,6 +301,16 @@ func fileName(s string) string {
 }
 
 // noRoom reports whether err is the disk's or a quota's end.
+// noRoomError says in one sentence what a full disk did: each file that could
+// not be written has its own error, and they all say the same.
+type noRoomError struct {
+	text string
+	err  error
+}
+
+func (e *noRoomError) Error() string { return e.text }
+func (e *noRoomError) Unwrap() error { return e.err }
+
 func noRoom(err error) bool {
 	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) || errors.Is(err, io.ErrShortWrite)
 }
@@ -309,8 +319,8 @@ func noRoom(err error) bool {
 // out where there is one.
 func unfinished(dir string, err error) error {
 	if noRoom(err) {
-		return fmt.Errorf("recording %s could not be finished, for the disk is full; its live files are kept: "+
-			"make room, and the next command that opens it finishes it (%w)", dir, err)
+		return &noRoomError{fmt.Sprintf("recording %s could not be finished, for the disk is full; its live files are kept: "+
+			"make room, and the next command that opens it finishes it", dir), err}
 	}
 	return fmt.Errorf("recording %s could not be finished; its live files are kept: %w", dir, err)
 }

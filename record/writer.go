@@ -368,7 +368,7 @@ func (w *Writer) Err() error {
 
 func (w *Writer) explain(err error) error {
 	if noRoom(err) {
-		return fmt.Errorf("recording %s: the disk is full; what was recorded up to now is kept (%w)", w.dir, err)
+		return &noRoomError{fmt.Sprintf("recording %s: the disk is full; what was recorded up to now is kept", w.dir), err}
 	}
 	if err != nil {
 		return fmt.Errorf("recording %s: %w", w.dir, err)

@@ -17,6 +17,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"syscall"
 	"time"
 
 	"github.com/kubedyno/kubedyno/experiment"
@@ -102,7 +103,11 @@ func Run(ctx context.Context, o Options) error {
 	default:
 		status, reason = record.StatusFailed, err.Error()
 	}
-	err = errors.Join(err, w.Finish(status, reason))
+	if ferr := w.Finish(status, reason); errors.Is(err, syscall.ENOSPC) && errors.Is(ferr, syscall.ENOSPC) {
+		err = ferr // both say that the disk is full; this one says what to do
+	} else {
+		err = errors.Join(err, ferr)
+	}
 	if s.plane == nil {
 		// There was no control plane, so there is nothing to keep: the error
 		// says it all.

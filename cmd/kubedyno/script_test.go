@@ -2,6 +2,7 @@ package main
 
 import (
 	"os"
+	"os/exec"
 	"path/filepath"
 	"testing"
 
@@ -27,6 +28,8 @@ func TestScripts(t *testing.T) {
 	})
 }
 
+// setup gives a story its own state folder, and takes down what labs a failing
+// one leaves in it.
 func setup(env *testscript.Env) error {
 	root, err := filepath.Abs("../..")
 	if err != nil {
@@ -39,5 +42,15 @@ func setup(env *testscript.Env) error {
 	} else {
 		env.Setenv("KUBEDYNO_LAB", filepath.Join(root, "bin", "kubedyno-lab"))
 	}
+	exe, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	env.Defer(func() {
+		down := exec.Command(exe, "lab", "down", "--all")
+		down.Args[0] = "kubedyno"
+		down.Env = env.Vars
+		_ = down.Run() // a story without labs has nothing to take down
+	})
 	return nil
 }
