@@ -36,12 +36,21 @@ type Table string
 
 // The tables.
 const (
-	TablePods       Table = "pods"
-	TableOperations Table = "operations"
-	TableProcesses  Table = "processes"
-	TableMachine    Table = "machine"
-	TableRequests   Table = "requests"
-	TableNodes      Table = "nodes"
+	TablePods         Table = "pods"
+	TableOperations   Table = "operations"
+	TableProcesses    Table = "processes"
+	TableMachine      Table = "machine"
+	TableRequests     Table = "requests"
+	TableNodes        Table = "nodes"
+	TableExits        Table = "exits"
+	TableCores        Table = "cores"
+	TableDisks        Table = "disks"
+	TableStackSamples Table = "stack_samples"
+	TableStacks       Table = "stacks"
+	TableBlockIO      Table = "blockio"
+	TableSyncs        Table = "syncs"
+	TableObjects      Table = "objects"
+	TableEvents       Table = "events"
 )
 
 func (t Table) parquet() string { return string(t) + ".parquet" }
@@ -110,13 +119,75 @@ var (
 		compare: func(a, b *NodeSample) int { return cmp.Compare(a.Name, b.Name) },
 		seen:    func(n *NodeSample) int64 { return max(n.CreatedMicros, n.ReadyMicros, n.SchedulableMicros) },
 	}
+	exits = tableOf[ProcessExit]{
+		name: TableExits,
+		compare: func(a, b *ProcessExit) int {
+			return cmp.Or(cmp.Compare(a.TimeMicros, b.TimeMicros), cmp.Compare(a.PID, b.PID))
+		},
+		seen: func(e *ProcessExit) int64 { return e.TimeMicros },
+	}
+	cores = tableOf[CoreSample]{
+		name: TableCores,
+		compare: func(a, b *CoreSample) int {
+			return cmp.Or(cmp.Compare(a.TimeMicros, b.TimeMicros), cmp.Compare(a.CPU, b.CPU))
+		},
+		seen: func(s *CoreSample) int64 { return s.TimeMicros },
+	}
+	disks = tableOf[DiskSample]{
+		name: TableDisks,
+		compare: func(a, b *DiskSample) int {
+			return cmp.Or(cmp.Compare(a.TimeMicros, b.TimeMicros), cmp.Compare(a.Device, b.Device))
+		},
+		seen: func(s *DiskSample) int64 { return s.TimeMicros },
+	}
+	stackSamples = tableOf[StackSample]{
+		name: TableStackSamples,
+		compare: func(a, b *StackSample) int {
+			return cmp.Or(cmp.Compare(a.TimeMicros, b.TimeMicros), cmp.Compare(a.CPU, b.CPU))
+		},
+		seen: func(s *StackSample) int64 { return s.TimeMicros },
+	}
+	stacks = tableOf[Stack]{
+		name:    TableStacks,
+		compare: func(a, b *Stack) int { return cmp.Compare(a.ID, b.ID) },
+		seen:    func(*Stack) int64 { return 0 },
+	}
+	blockIO = tableOf[BlockIO]{
+		name: TableBlockIO,
+		compare: func(a, b *BlockIO) int {
+			return cmp.Or(cmp.Compare(a.TimeMicros, b.TimeMicros), cmp.Compare(a.Device, b.Device), cmp.Compare(a.Sector, b.Sector))
+		},
+		seen: func(b *BlockIO) int64 { return max(b.TimeMicros, b.IssuedMicros, b.DoneMicros) },
+	}
+	syncs = tableOf[Sync]{
+		name: TableSyncs,
+		compare: func(a, b *Sync) int {
+			return cmp.Or(cmp.Compare(a.TimeMicros, b.TimeMicros), cmp.Compare(a.TID, b.TID))
+		},
+		seen: func(s *Sync) int64 { return max(s.TimeMicros, s.DoneMicros) },
+	}
+	objects = tableOf[ObjectChange]{
+		name: TableObjects,
+		compare: func(a, b *ObjectChange) int {
+			return cmp.Or(cmp.Compare(a.TimeMicros, b.TimeMicros), cmp.Compare(a.Kind, b.Kind),
+				cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+		},
+		seen: func(o *ObjectChange) int64 { return o.TimeMicros },
+	}
+	events = tableOf[Event]{
+		name: TableEvents,
+		compare: func(a, b *Event) int {
+			return cmp.Or(cmp.Compare(a.TimeMicros, b.TimeMicros), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+		},
+		seen: func(e *Event) int64 { return e.TimeMicros },
+	}
 )
 
 // tables lists them all, for what is done to each alike.
 var tables = []interface {
 	convert(dir string) (lastSeen int64, err error)
 	table() Table
-}{pods, operations, processes, machine, requests, nodes}
+}{pods, operations, processes, machine, requests, nodes, exits, cores, disks, stackSamples, stacks, blockIO, syncs, objects, events}
 
 func (t tableOf[T]) table() Table { return t.name }
 

@@ -40,6 +40,7 @@ func TestFormatIsDocumented(t *testing.T) {
 	for name, row := range map[Table]any{
 		TablePods: Pod{}, TableOperations: Operation{}, TableProcesses: ProcessSample{},
 		TableMachine: MachineSample{}, TableRequests: Request{}, TableNodes: NodeSample{},
+		TableExits: ProcessExit{}, TableCores: CoreSample{}, TableDisks: DiskSample{}, TableStackSamples: StackSample{}, TableStacks: Stack{}, TableBlockIO: BlockIO{}, TableSyncs: Sync{}, TableObjects: ObjectChange{}, TableEvents: Event{},
 	} {
 		words := section("### " + name.parquet())
 		for _, column := range parquet.SchemaOf(row).Columns() {

@@ -69,13 +69,22 @@ type Recording struct {
 	root     *os.Root // of home; keeps a stranger's recording from naming files outside
 	profiles []ProfileRef
 
-	pods       func() ([]Pod, error)
-	operations func() ([]Operation, error)
-	processes  func() ([]ProcessSample, error)
-	machine    func() ([]MachineSample, error)
-	requests   func() ([]Request, error)
-	nodes      func() ([]NodeSample, error)
-	metrics    func() (*tsdb.Reader, error)
+	pods         func() ([]Pod, error)
+	operations   func() ([]Operation, error)
+	processes    func() ([]ProcessSample, error)
+	machine      func() ([]MachineSample, error)
+	requests     func() ([]Request, error)
+	nodes        func() ([]NodeSample, error)
+	exits        func() ([]ProcessExit, error)
+	cores        func() ([]CoreSample, error)
+	disks        func() ([]DiskSample, error)
+	stackSamples func() ([]StackSample, error)
+	stacks       func() ([]Stack, error)
+	blockIO      func() ([]BlockIO, error)
+	syncs        func() ([]Sync, error)
+	objects      func() ([]ObjectChange, error)
+	events       func() ([]Event, error)
+	metrics      func() (*tsdb.Reader, error)
 }
 
 // Open opens the recording in dir. One whose writer died is finished first;
@@ -114,6 +123,15 @@ func (r *Recording) open() (err error) {
 	r.machine = cached(r, machine)
 	r.requests = cached(r, requests)
 	r.nodes = cached(r, nodes)
+	r.exits = cached(r, exits)
+	r.cores = cached(r, cores)
+	r.disks = cached(r, disks)
+	r.stackSamples = cached(r, stackSamples)
+	r.stacks = cached(r, stacks)
+	r.blockIO = cached(r, blockIO)
+	r.syncs = cached(r, syncs)
+	r.objects = cached(r, objects)
+	r.events = cached(r, events)
 	r.metrics = sync.OnceValues(func() (*tsdb.Reader, error) {
 		m, err := tsdb.OpenReader(filepath.Join(r.home, metricsDir))
 		if errors.Is(err, tsdb.ErrEmpty) || errors.Is(err, fs.ErrNotExist) {
@@ -138,15 +156,24 @@ func cached[T any](r *Recording, t tableOf[T]) func() ([]T, error) {
 // collectors tells which collector observes what, so that its gap explains
 // what is missing.
 var collectors = map[string]string{
-	string(TablePods):       "objects",
-	string(TableNodes):      "objects",
-	string(TableOperations): "load",
-	string(TableProcesses):  "process",
-	string(TableMachine):    "process",
-	string(TableRequests):   "requests",
-	"metrics":               "metrics",
-	"profiles":              "profile",
-	"logs":                  "logs",
+	string(TablePods):         "objects",
+	string(TableNodes):        "objects",
+	string(TableOperations):   "load",
+	string(TableProcesses):    "process",
+	string(TableMachine):      "process",
+	string(TableRequests):     "requests",
+	string(TableExits):        "process",
+	string(TableCores):        "process",
+	string(TableDisks):        "process",
+	string(TableStackSamples): "stacks",
+	string(TableStacks):       "stacks",
+	string(TableBlockIO):      "blockio",
+	string(TableSyncs):        "blockio",
+	string(TableObjects):      "objects",
+	string(TableEvents):       "objects",
+	"metrics":                 "metrics",
+	"profiles":                "profile",
+	"logs":                    "logs",
 }
 
 // missing is the error for a part of the recording that is not there.
@@ -244,6 +271,33 @@ func (r *Recording) Requests() ([]Request, error) { return r.requests() }
 
 // Nodes are sorted by name.
 func (r *Recording) Nodes() ([]NodeSample, error) { return r.nodes() }
+
+// Exits are sorted by when the process ended.
+func (r *Recording) Exits() ([]ProcessExit, error) { return r.exits() }
+
+// Cores are sorted by time, then CPU.
+func (r *Recording) Cores() ([]CoreSample, error) { return r.cores() }
+
+// Disks are sorted by time, then device.
+func (r *Recording) Disks() ([]DiskSample, error) { return r.disks() }
+
+// StackSamples are sorted by time, then CPU.
+func (r *Recording) StackSamples() ([]StackSample, error) { return r.stackSamples() }
+
+// Stacks are sorted by ID.
+func (r *Recording) Stacks() ([]Stack, error) { return r.stacks() }
+
+// BlockIO is sorted by when it was submitted.
+func (r *Recording) BlockIO() ([]BlockIO, error) { return r.blockIO() }
+
+// Syncs are sorted by when they were called.
+func (r *Recording) Syncs() ([]Sync, error) { return r.syncs() }
+
+// Objects are sorted by time.
+func (r *Recording) Objects() ([]ObjectChange, error) { return r.objects() }
+
+// Events are sorted by when they were seen.
+func (r *Recording) Events() ([]Event, error) { return r.events() }
 
 // Query evaluates a PromQL expression at one time.
 func (r *Recording) Query(expr string, at time.Time) (Vector, error) {

@@ -32,6 +32,8 @@ func Thin(r *Recording, dir string, metrics []string) (err error) {
 		m.Gaps = append(slices.Clone(m.Gaps),
 			Gap{Collector: "profile", Reason: "left out of this copy"},
 			Gap{Collector: "logs", Reason: "left out of this copy"},
+			Gap{Collector: "stacks", Reason: "left out of this copy"},
+			Gap{Collector: "blockio", Reason: "left out of this copy"},
 			Gap{Collector: "metrics", Reason: fmt.Sprintf("only %d metrics are in this copy", len(metrics))})
 		m.Warnings = slices.Concat(m.Warnings, now.Warnings[min(len(m.Warnings), len(now.Warnings)):])
 		err = writeMeta(dir, m)
@@ -55,6 +57,11 @@ func Thin(r *Recording, dir string, metrics []string) (err error) {
 		func() error { return copyRows(r.MachineSamples, w.Machine) },
 		func() error { return copyRows(r.Requests, w.Request) },
 		func() error { return copyRows(r.Nodes, w.Node) },
+		func() error { return copyRows(r.Exits, w.Exit) },
+		func() error { return copyRows(r.Cores, w.Core) },
+		func() error { return copyRows(r.Disks, w.Disk) },
+		func() error { return copyRows(r.Objects, w.Object) },
+		func() error { return copyRows(r.Events, w.Event) },
 	} {
 		if err := t(); err != nil {
 			return err

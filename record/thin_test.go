@@ -38,7 +38,7 @@ func TestThin(t *testing.T) {
 	if b.ID != a.ID || b.Status != StatusInterrupted || b.EndReason != "because" || !b.Ended.Equal(a.Ended) {
 		t.Errorf("the copy is of another run: %+v", b)
 	}
-	if len(b.Gaps) != 3 || b.Machine.Kernel != "6.1.0" {
+	if len(b.Gaps) != 5 || b.Machine.Kernel != "6.1.0" {
 		t.Errorf("gaps %v, kernel %s", b.Gaps, b.Machine.Kernel)
 	}
 	window := Window{began, began.Add(4 * time.Second)}

@@ -237,6 +237,33 @@ func (w *Writer) Request(row Request) { w.append(TableRequests, &row) }
 // Node appends a node. The last row with its name wins.
 func (w *Writer) Node(row NodeSample) { w.append(TableNodes, &row) }
 
+// Exit appends the end of a process.
+func (w *Writer) Exit(row ProcessExit) { w.append(TableExits, &row) }
+
+// Core appends a sample of a CPU.
+func (w *Writer) Core(row CoreSample) { w.append(TableCores, &row) }
+
+// Disk appends a sample of a disk.
+func (w *Writer) Disk(row DiskSample) { w.append(TableDisks, &row) }
+
+// StackSample appends a sample of what a CPU was doing.
+func (w *Writer) StackSample(row StackSample) { w.append(TableStackSamples, &row) }
+
+// Stack appends a call stack, once for each ID.
+func (w *Writer) Stack(row Stack) { w.append(TableStacks, &row) }
+
+// BlockIO appends a request to a block device, once it is done.
+func (w *Writer) BlockIO(row BlockIO) { w.append(TableBlockIO, &row) }
+
+// Sync appends a call that made data durable.
+func (w *Writer) Sync(row Sync) { w.append(TableSyncs, &row) }
+
+// Object appends a change of an API object.
+func (w *Writer) Object(row ObjectChange) { w.append(TableObjects, &row) }
+
+// Event appends a Kubernetes Event.
+func (w *Writer) Event(row Event) { w.append(TableEvents, &row) }
+
 func (w *Writer) append(t Table, row any) {
 	log, err := w.log(t)
 	if err == nil {

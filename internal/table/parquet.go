@@ -8,6 +8,9 @@ import (
 	"iter"
 	"os"
 	"path/filepath"
+	"reflect"
+	"strconv"
+	"strings"
 
 	"github.com/parquet-go/parquet-go"
 	"github.com/parquet-go/parquet-go/compress/zstd"
@@ -77,8 +80,8 @@ func Write[T any](path string, rows iter.Seq2[T, error], meta map[string]string)
 const maxRowsPerByte = 4096
 
 // Read reads all rows of the Parquet file f, whose columns are matched to T's
-// by name: a column that the file lacks reads as zero, one that T lacks is
-// ignored. name is for errors.
+// by name: a column that the file lacks reads as zero, or as the field's tag
+// `absent` says, and one that T lacks is ignored. name is for errors.
 func Read[T any](f *os.File, name string) (rows []T, err error) {
 	// parquet-go panics on some mangled files; to its caller that is a file
 	// that cannot be read, like any other.
@@ -104,10 +107,17 @@ func Read[T any](f *os.File, name string) (rows []T, err error) {
 	if err := sameKinds(file.Schema(), parquet.SchemaOf(*new(T))); err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
+	fill, err := absent[T](file.Schema())
+	if err != nil {
+		return nil, err
+	}
 	r := parquet.NewGenericReader[T](file)
 	defer r.Close()
 	for buf := make([]T, batch); ; {
 		n, err := r.Read(buf)
+		for i := range buf[:n] {
+			fill(&buf[i])
+		}
 		rows = append(rows, buf[:n]...)
 		clear(buf[:n]) // the rows own their strings; the next ones must not inherit values
 		if errors.Is(err, io.EOF) {
@@ -124,6 +134,35 @@ func Read[T any](f *os.File, name string) (rows []T, err error) {
 		return nil, fmt.Errorf("%s is damaged: %d of %d rows", name, len(rows), file.NumRows())
 	}
 	return rows, nil
+}
+
+// absent returns what sets the fields whose columns the file lacks to the
+// numbers in their tags.
+func absent[T any](file *parquet.Schema) (func(*T), error) {
+	type value struct {
+		field int
+		v     reflect.Value
+	}
+	var values []value
+	typ := reflect.TypeFor[T]()
+	for i := range typ.NumField() {
+		f := typ.Field(i)
+		tag, ok := f.Tag.Lookup("absent")
+		column, _, _ := strings.Cut(f.Tag.Get("parquet"), ",")
+		if _, has := file.Lookup(column); !ok || has {
+			continue
+		}
+		n, err := strconv.ParseFloat(tag, 64)
+		if err != nil {
+			return nil, fmt.Errorf("%s.%s: tag absent: %w", typ.Name(), f.Name, err)
+		}
+		values = append(values, value{i, reflect.ValueOf(n).Convert(f.Type)})
+	}
+	return func(row *T) {
+		for _, v := range values {
+			reflect.ValueOf(row).Elem().Field(v.field).Set(v.v)
+		}
+	}, nil
 }
 
 // checkFrame checks a file's first and last bytes: parquet-go would take

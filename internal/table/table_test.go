@@ -49,6 +49,35 @@ func drawRows(t *rapid.T) []row {
 	})).Draw(t, "rows")
 }
 
+// A file of an older release lacks a column: where zero would read as "none",
+// the field says what stands for unknown.
+func TestMissingColumn(t *testing.T) {
+	type newer struct {
+		Name   string  `parquet:"name,dict"`
+		Errors int64   `parquet:"errors" absent:"-1"`
+		Wait   float64 `parquet:"wait" absent:"-1"`
+		Count  int64   `parquet:"count" absent:"-1"`
+		Late   int64   `parquet:"late"`
+	}
+	path := filepath.Join(t.TempDir(), "x.parquet")
+	var old []row
+	for i := range 3 * batch / 2 {
+		old = append(old, row{"a", int64(i), 0})
+	}
+	if err := Write(path, values(old), nil); err != nil {
+		t.Fatal(err)
+	}
+	got, err := read[newer](t, path)
+	if err != nil || len(got) != len(old) {
+		t.Fatal(len(got), err)
+	}
+	for i, g := range got {
+		if want := (newer{"a", -1, -1, int64(i), 0}); g != want {
+			t.Fatalf("row %d: %+v, want %+v", i, g, want)
+		}
+	}
+}
+
 func TestParquetRoundTrip(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "x.parquet")
 	rapid.Check(t, func(rt *rapid.T) {
