@@ -78,12 +78,14 @@ func TestImports(t *testing.T) {
 	}{
 		{[]string{""}, []string{"k8s.io/kubernetes"}, true, "it cannot be required without replace lines; it belongs to lab/"},
 		{[]string{""}, []string{"go.etcd.io/etcd/server"}, true, "the server belongs to lab/"},
-		{[]string{"diagnose", "compare", "report", "record", "stat"}, live, true, "the offline half reads recordings and needs no cluster"},
-		{[]string{"diagnose", "compare", "report", "record", "stat"}, []string{"k8s.io/client-go/kubernetes"}, true, "the offline half needs no API server"},
-		{[]string{"diagnose", "compare", "report", "stat", "record"}, []string{"k8s.io/client-go"}, false, "the offline half needs no API server"},
+		{[]string{"diagnose", "analysis", "compare", "report", "record", "stat"}, live, true, "the offline half reads recordings and needs no cluster"},
+		{[]string{"diagnose", "analysis", "compare", "report", "record", "stat"}, []string{"k8s.io/client-go/kubernetes"}, true, "the offline half needs no API server"},
+		{[]string{"diagnose", "analysis", "compare", "report", "stat", "record"}, []string{"k8s.io/client-go"}, false, "the offline half needs no API server"},
 		{[]string{"stat", "experiment", "load/pace"}, []string{"record", "diagnose", "k8s.io", "github.com/prometheus"}, true, "pure packages stand alone"},
-		{[]string{"record", "diagnose", "compare", "stat", "cluster", "load", "hollow", "collect"}, []string{"internal/cli", "report", "ui"}, true, "output is the last step"},
+		{[]string{"record", "diagnose", "compare", "stat", "analysis", "cluster", "load", "hollow", "collect"}, []string{"internal/cli", "report", "ui"}, true, "output is the last step"},
 		{[]string{"cluster", "hollow"}, []string{"load", "collect", "run", "campaign", "diagnose"}, true, "imports follow the arrows backward"},
+		{[]string{"analysis"}, []string{"diagnose", "compare"}, true, "derived tables state what was; detectors judge"},
+		{[]string{"record"}, []string{"analysis"}, true, "the format does not depend on what is read out of it"},
 		{[]string{"load", "collect"}, []string{"run", "campaign", "diagnose", "compare"}, true, "collectors and load record; they do not judge"},
 	}
 	for _, p := range packages(t) {

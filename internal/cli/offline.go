@@ -317,7 +317,7 @@ func newShowCommand(env *Env) *cobra.Command {
 			return nil, cobra.ShellCompDirectiveDefault
 		},
 		RunE: func(_ *cobra.Command, args []string) error {
-			if err := checkFormat(format, "text", "json"); err != nil {
+			if err := checkFormat(format, tableFormats...); err != nil {
 				return err
 			}
 			rec, err := openRecording(args[0])
@@ -328,7 +328,7 @@ func newShowCommand(env *Env) *cobra.Command {
 			return showTable(env, rec, args[1], phase, format, limit)
 		},
 	}
-	cmd.Flags().StringVarP(&format, "output", "o", "text", "table as text or json (one object a line)")
+	cmd.Flags().StringVarP(&format, "output", "o", "text", "table as text, csv or json (one object a line)")
 	cmd.Flags().StringVar(&phase, "phase", "", "only this phase of the run (processes and requests)")
 	cmd.Flags().IntVar(&limit, "limit", 50, "most rows of a text table; 0 prints all")
 	return cmd

@@ -1,12 +1,10 @@
 package cli
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/kubedyno/kubedyno/record"
@@ -25,30 +23,7 @@ func showTable(env *Env, rec *record.Recording, name, phase, format string, limi
 		}
 		return err
 	}
-	if format == "json" {
-		enc := json.NewEncoder(env.Stdout)
-		for _, row := range t.values {
-			if err := enc.Encode(row); err != nil {
-				return err
-			}
-		}
-		return nil
-	}
-	w := tabwriter.NewWriter(env.Stdout, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, strings.Join(t.header, "\t"))
-	for i, row := range t.rows {
-		if limit > 0 && i == limit {
-			break
-		}
-		fmt.Fprintln(w, strings.Join(row, "\t"))
-	}
-	if err := w.Flush(); err != nil {
-		return err
-	}
-	if more := len(t.rows) - limit; limit > 0 && more > 0 {
-		fmt.Fprintf(env.Stdout, "… and %d more; --limit 0 prints all\n", more)
-	}
-	return nil
+	return t.print(env, format, limit)
 }
 
 // windowOf is the extent of a phase, or of the whole recording.
@@ -65,18 +40,6 @@ func windowOf(rec *record.Recording, phase string) (record.Window, error) {
 		names = append(names, p.Name)
 	}
 	return record.Window{}, Misusef("the recording has no phase %q; it has %s", phase, strings.Join(names, ", "))
-}
-
-// textTable is a table for people and the values behind it for programs.
-type textTable struct {
-	header []string
-	rows   [][]string
-	values []any
-}
-
-func (t *textTable) add(value any, cells ...string) {
-	t.rows = append(t.rows, cells)
-	t.values = append(t.values, value)
 }
 
 func tableOf(rec *record.Recording, name string, in record.Window) (*textTable, error) {
@@ -155,7 +118,10 @@ func tableOf(rec *record.Recording, name string, in record.Window) (*textTable, 
 		t := &textTable{header: []string{"COMPONENT", "ARGUMENT"}}
 		for _, c := range m.Cluster.Components {
 			for _, a := range c.Args {
-				t.add(map[string]string{"component": c.Name, "argument": a}, c.Name, a)
+				t.add(struct {
+					Component string `json:"component"`
+					Argument  string `json:"argument"`
+				}{c.Name, a}, c.Name, a)
 			}
 		}
 		return t, nil
