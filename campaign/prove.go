@@ -25,6 +25,9 @@ type ProveOptions struct {
 	Recording string
 	// Out is the folder for the proof and its recordings.
 	Out string
+	// Sets are settings that the recording does not keep, such as values of
+	// environment variables. Each run gets them.
+	Sets []string
 	// Rounds is the most findings to go through.
 	Rounds int
 	// Run performs one run and keeps it in a folder.
@@ -59,6 +62,9 @@ func Prove(ctx context.Context, o ProveOptions) (*compare.Proof, error) {
 	}
 	if !base.diagnosis.Valid {
 		return nil, fmt.Errorf("%s cannot be proven from: %w", o.Recording, base.diagnosis.Err())
+	}
+	if err := base.complete(o.Sets); err != nil {
+		return nil, err
 	}
 	if err := makeEmpty(o.Out); err != nil {
 		return nil, err
@@ -130,9 +136,26 @@ type state struct {
 	diagnosis  *diagnose.Diagnosis
 }
 
-// parse returns a fresh copy of the experiment, to be changed.
-func (s *state) parse() (*experiment.Experiment, error) {
-	return experiment.Parse(filepath.Join(s.dir, "experiment.yaml"), s.experiment)
+// parse returns a fresh copy of the experiment with settings, to be changed.
+func (s *state) parse(settings []string) (*experiment.Experiment, error) {
+	e, err := experiment.Parse(filepath.Join(s.dir, "experiment.yaml"), s.experiment)
+	if err != nil {
+		return nil, err
+	}
+	sets, err := experiment.ParseSets(settings)
+	if err != nil {
+		return nil, err
+	}
+	return e, e.Apply(sets)
+}
+
+// complete checks that nothing is withheld that a run needs.
+func (s *state) complete(settings []string) error {
+	e, err := s.parse(settings)
+	if err != nil {
+		return err
+	}
+	return e.Whole()
 }
 
 func read(dir string) (*state, error) {
@@ -183,7 +206,7 @@ func trial(ctx context.Context, o ProveOptions, n int, dose bool, now *state, f 
 	if err != nil {
 		return nil, fmt.Errorf("advice of %s: %w", f.ID, err)
 	}
-	e, err := now.parse()
+	e, err := now.parse(o.Sets)
 	if err != nil {
 		return nil, err
 	}

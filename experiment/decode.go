@@ -26,7 +26,13 @@ const maxFile = 1 << 20
 const longFile = 300
 
 // ParseFile reads and checks the experiment file at path.
-func ParseFile(path string) (*Experiment, error) {
+func ParseFile(path string) (*Experiment, error) { return parseFile(path, false) }
+
+// ParseFileExisting is ParseFile for a control plane that is not ours: its own
+// nodes may take the pods, so that the file need not bring any.
+func ParseFileExisting(path string) (*Experiment, error) { return parseFile(path, true) }
+
+func parseFile(path string, existing bool) (*Experiment, error) {
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, fmt.Errorf("read experiment: %w", err)
@@ -36,12 +42,14 @@ func ParseFile(path string) (*Experiment, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read experiment: %w", err)
 	}
-	return Parse(path, data)
+	return parse(path, data, existing)
 }
 
 // Parse decodes and checks an experiment. Name is for messages. What is wrong
 // with the content comes back as Problems.
-func Parse(name string, data []byte) (*Experiment, error) {
+func Parse(name string, data []byte) (*Experiment, error) { return parse(name, data, false) }
+
+func parse(name string, data []byte, existing bool) (*Experiment, error) {
 	root, problem := parseYAML(data)
 	if problem != nil {
 		problem.File = name
@@ -49,6 +57,7 @@ func Parse(name string, data []byte) (*Experiment, error) {
 	}
 	e := &Experiment{}
 	e.setDefaults()
+	e.Cluster.Existing = existing
 	d := decoder{source: newSource(name)}
 	d.value(root, reflect.ValueOf(e).Elem(), "")
 	e.source = d.source

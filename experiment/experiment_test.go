@@ -1,6 +1,7 @@
 package experiment
 
 import (
+	"bytes"
 	"errors"
 	"flag"
 	"fmt"
@@ -8,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -391,6 +393,79 @@ func TestExistingClusterHasItsOwnNodes(t *testing.T) {
 	e.Cluster.Existing = true
 	if err := e.Validate(); err != nil {
 		t.Error(err)
+	}
+}
+
+// A file for an existing cluster need not bring nodes; for a lab it must.
+func TestFileForExistingCluster(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "x.yaml")
+	text := "name: x\ncluster: {nodes: 0}\nphases:\n- {name: load, create: {kind: Pod, count: 5, rate: 5/s}}\n"
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := ParseFile(path); err == nil || !strings.Contains(err.Error(), "set cluster.nodes") {
+		t.Errorf("a lab without nodes: %v", err)
+	}
+	e, err := ParseFileExisting(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := e.Apply(Sets{}); err != nil {
+		t.Error(err)
+	}
+}
+
+// What is kept of an experiment holds no secret, and cannot run by mistake
+// with the placeholder in its place.
+func TestWithoutSecrets(t *testing.T) {
+	e, err := Builtin("density", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	given := []string{
+		"etcd.env.PROXY=http://u:hunter2@p", "kube-apiserver.args.v=3", "kube-apiserver.args.my-token=hunter2", "kube-scheduler.args.kube-api-qps=null",
+	}
+	apply := func(e *Experiment, settings []string) {
+		sets, err := ParseSets(settings)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := e.Apply(sets); err != nil {
+			t.Fatal(err)
+		}
+	}
+	apply(e, given)
+	kept, err := e.WithoutSecrets(func(args []string) []string {
+		if strings.Contains(args[0], "token") {
+			return []string{"--my-token=REDACTED"}
+		}
+		return args
+	}).YAML()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if bytes.Contains(kept, []byte("hunter2")) || !bytes.Contains(kept, []byte("PROXY: REDACTED")) {
+		t.Errorf("kept:\n%s", kept)
+	}
+	if v := e.Cluster.Components["etcd"].Env["PROXY"]; v != "http://u:hunter2@p" {
+		t.Errorf("the original lost its value: %q", v)
+	}
+	again, err := Parse("kept.yaml", kept)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var withheld *WithheldError
+	if err := again.Whole(); !errors.As(err, &withheld) || !slices.Equal(withheld.Paths, []string{"etcd.env.PROXY", "kube-apiserver.args.my-token"}) {
+		t.Errorf("%v", err)
+	}
+	apply(again, given)
+	if err := again.Whole(); err != nil {
+		t.Error(err)
+	}
+	a, errA := e.YAML()
+	b, errB := again.YAML()
+	if errA != nil || errB != nil || !bytes.Equal(a, b) {
+		t.Errorf("given again, it differs: %v %v\n%s\n%s", errA, errB, a, b)
 	}
 }
 

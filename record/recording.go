@@ -245,7 +245,7 @@ func (r *Recording) Steady() (Window, bool) {
 	return w, found
 }
 
-// Experiment is the experiment file as the user gave it.
+// Experiment is the experiment file with all settings applied and without secrets.
 func (r *Recording) Experiment() ([]byte, error) {
 	data, err := r.root.ReadFile(experimentFile)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -204,7 +204,7 @@ func (w *Writer) Gap(g Gap) {
 	}
 }
 
-// Experiment stores the experiment file as the user gave it.
+// Experiment stores the experiment file with all settings applied and without secrets.
 func (w *Writer) Experiment(data []byte) error {
 	return w.keep(experimentFile, writeFile(filepath.Join(w.dir, experimentFile), data))
 }

@@ -133,7 +133,10 @@ func (s *session) discard() error {
 // cannot be written is known before a control plane was started for it.
 func (s *session) create() (*record.Writer, error) {
 	e := s.o.Experiment
-	effective, err := e.YAML()
+	if err := e.Whole(); err != nil {
+		return nil, err
+	}
+	effective, err := e.WithoutSecrets(record.RedactArgs).YAML()
 	if err != nil {
 		return nil, fmt.Errorf("experiment %s: %w", e.Name, err)
 	}

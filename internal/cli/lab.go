@@ -318,7 +318,9 @@ func newLabStatusCommand(env *Env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "status [NAME]",
 		Short: "Show a lab's processes, and the last words of those that ended",
-		Args:  cobra.MaximumNArgs(1),
+		Long: `Status shows a lab's processes, and the last words of those that ended by
+themselves. It ends with 3 where a component or the lab's keeper is dead.`,
+		Args: cobra.MaximumNArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {
 			if err := checkOutput(format); err != nil {
 				return err
@@ -328,9 +330,14 @@ func newLabStatusCommand(env *Env) *cobra.Command {
 				return labError(err)
 			}
 			if format == "json" {
-				return printJSON(env, s)
+				err = printJSON(env, s)
+			} else {
+				err = printStatus(env, s)
 			}
-			return printStatus(env, s)
+			if err == nil && (s.Phase == lab.PhaseDegraded || s.Phase == lab.PhaseDead) {
+				return silently(ExitBadNews)
+			}
+			return err
 		},
 	}
 	outputFlag(cmd, &format)

@@ -12,12 +12,12 @@ import (
 	"github.com/kubedyno/kubedyno/compare"
 	"github.com/kubedyno/kubedyno/diagnose"
 	"github.com/kubedyno/kubedyno/experiment"
-	"github.com/kubedyno/kubedyno/record"
 )
 
 func newProveCommand(env *Env) *cobra.Command {
 	var rounds int
 	var out string
+	var sets []string
 	cmd := &cobra.Command{
 		Use:   "prove RECORDING",
 		Short: "Try out what diagnose advises, and go on until nothing is left",
@@ -48,7 +48,7 @@ nothing to prove; 3 a change did not do what was predicted; 4 a run is invalid.`
 				return proveElsewhere(env, args[0])
 			}
 			proof, err := campaign.Prove(cmd.Context(), campaign.ProveOptions{
-				Recording: args[0], Out: out, Rounds: rounds,
+				Recording: args[0], Out: out, Rounds: rounds, Sets: sets,
 				Tell: &proofTeller{env: env},
 				Run: func(ctx context.Context, e *experiment.Experiment, settings []string, dir, parent string) error {
 					return performRun(ctx, env, &runFlags{}, e, settings, dir, parent)
@@ -61,6 +61,8 @@ nothing to prove; 3 a change did not do what was predicted; 4 a run is invalid.`
 				printStory(env, proof)
 			}
 			switch {
+			case errors.As(err, new(*experiment.WithheldError)):
+				return Misuse(err)
 			case errors.Is(err, campaign.ErrNothingToProve):
 				return silently(ExitOK)
 			case errors.Is(err, campaign.ErrNotProven):
@@ -72,6 +74,7 @@ nothing to prove; 3 a change did not do what was predicted; 4 a run is invalid.`
 		},
 	}
 	cmd.Flags().IntVar(&rounds, "rounds", 3, "most findings to go through")
+	cmd.Flags().StringArrayVar(&sets, "set", nil, "setting `PATH=VALUE` that the recording does not keep, such as an environment variable's value; repeatable")
 	cmd.Flags().StringVar(&out, "out", "", "`folder` for the proof and its recordings (default: RECORDING-proof)")
 	return cmd
 }
@@ -158,5 +161,3 @@ func printStory(env *Env, p *compare.Proof) {
 	}
 	fmt.Fprintln(env.Stdout, "One run each: no interval.")
 }
-
-var _ = record.ErrMissing

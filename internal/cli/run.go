@@ -81,7 +81,11 @@ func (f *runFlags) load(cmd *cobra.Command, name string) (*experiment.Experiment
 		if _, statErr := os.Stat(name); errors.Is(statErr, os.ErrNotExist) && !strings.ContainsAny(name, "./") {
 			return nil, fmt.Errorf("no experiment %q: it is neither built in (%s) nor a file", name, strings.Join(builtinNames(), ", "))
 		}
-		e, err = experiment.ParseFile(name)
+		if f.existing() {
+			e, err = experiment.ParseFileExisting(name)
+		} else {
+			e, err = experiment.ParseFile(name)
+		}
 		if changed("nodes") {
 			sets = append(sets, fmt.Sprintf("cluster.nodes=%d", f.nodes))
 		}
@@ -108,7 +112,7 @@ func (f *runFlags) load(cmd *cobra.Command, name string) (*experiment.Experiment
 	if err := e.Apply(parsed); err != nil {
 		return nil, err
 	}
-	return e, nil
+	return e, e.Whole()
 }
 
 func newRunCommand(env *Env) *cobra.Command {
