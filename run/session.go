@@ -270,12 +270,8 @@ func (s *session) startNodes(ctx context.Context) error {
 		return err
 	}
 	n := e.Cluster.Nodes
-	// The node controller takes the not-ready taints off at its own 20 a
-	// second with stock flags; a slow control plane may take ten times that.
-	limit := 30*time.Second + time.Duration(n)*500*time.Millisecond
-	deadline, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("not all of %d nodes became schedulable within %v", n, limit))
-	defer cancel()
 	ready := make(chan hollow.Event, 1)
+	came := make(chan struct{}, 1)
 	failed := make(chan error, 1)
 	go func() {
 		for line := range s.hollow.Events {
@@ -286,6 +282,10 @@ func (s *session) startNodes(ctx context.Context) error {
 			switch ev.Event {
 			case "node":
 				s.w.Node(record.NodeSample{Name: ev.Name, CreatedMicros: ev.CreatedMicros, ReadyMicros: ev.ReadyMicros, SchedulableMicros: ev.SchedulableMicros})
+				select {
+				case came <- struct{}{}:
+				default:
+				}
 			case "ready":
 				ready <- ev
 			case "error":
@@ -296,25 +296,42 @@ func (s *session) startNodes(ctx context.Context) error {
 			}
 		}
 	}()
-	select {
-	case ev := <-ready:
-		s.note("%d nodes: Ready after %.1f s, schedulable after %.1f s", n, ev.ReadySeconds, ev.SchedulableSeconds)
-		return s.w.Update(func(m *record.Meta) {
-			m.Nodes = record.Nodes{
-				Count: n, Simulated: true, Identity: string(s.identity()),
-				ReadySeconds: ev.ReadySeconds, SchedulableSeconds: ev.SchedulableSeconds,
-			}
-			if delay := e.Cluster.Node.StartDelay; delay.Kind != "" {
-				m.Nodes.StartDelayMedian, m.Nodes.StartDelayP99 = delay.At(0.5).Seconds(), delay.At(0.99).Seconds()
-			}
-			m.LeftOut = append(m.LeftOut, hollow.LeftOut()...)
-		})
-	case err := <-failed:
-		return fmt.Errorf("hollow nodes: %w", err)
-	case <-deadline.Done():
-		return fmt.Errorf("hollow nodes: %w", context.Cause(deadline))
+	// The node controller takes the not-ready taints off as fast as its own
+	// client limit lets it, which an experiment may set to almost nothing: only
+	// a standstill is a failure.
+	stalled := time.NewTimer(nodePatience)
+	defer stalled.Stop()
+	var ev hollow.Event
+	for waiting := true; waiting; {
+		select {
+		case <-came:
+			stalled.Reset(nodePatience)
+		case ev = <-ready:
+			waiting = false
+		case err := <-failed:
+			return fmt.Errorf("hollow nodes: %w", err)
+		case <-stalled.C:
+			return fmt.Errorf("hollow nodes: not all of %d nodes became schedulable, and none did for %v", n, nodePatience)
+		case <-ctx.Done():
+			return fmt.Errorf("hollow nodes: %w", context.Cause(ctx))
+		}
 	}
+	s.note("%d nodes: Ready after %.1f s, schedulable after %.1f s", n, ev.ReadySeconds, ev.SchedulableSeconds)
+	return s.w.Update(func(m *record.Meta) {
+		m.Nodes = record.Nodes{
+			Count: n, Simulated: true, Identity: string(s.identity()),
+			ReadySeconds: ev.ReadySeconds, SchedulableSeconds: ev.SchedulableSeconds,
+		}
+		if delay := e.Cluster.Node.StartDelay; delay.Kind != "" {
+			m.Nodes.StartDelayMedian, m.Nodes.StartDelayP99 = delay.At(0.5).Seconds(), delay.At(0.99).Seconds()
+		}
+		m.LeftOut = append(m.LeftOut, hollow.LeftOut()...)
+	})
 }
+
+// nodePatience is for how long no node may become schedulable before a run
+// gives up. A stock control plane does 20 a second, a starved one still some.
+const nodePatience = time.Minute
 
 // existingNodes counts the nodes of a cluster that is not ours. Without any, the
 // run would wait for pods that nobody can start.
