@@ -227,6 +227,7 @@ func (v *View) invalid() []string {
 	why = append(why, m.Invalid...)
 	c := v.Counts
 	switch {
+	case v.Observed:
 	case !v.HasPods || c.Seen == 0:
 		why = append(why, "no pod was observed")
 	default:

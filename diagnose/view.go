@@ -47,6 +47,10 @@ type View struct {
 	Counts     PodCounts
 
 	HasPods, HasOperations, HasRequests, HasProcesses, HasMachine bool
+	// Observed says that nothing was loaded: the recording tells of a cluster at
+	// its own work. Then Load is the whole time that was watched, and a pod
+	// that is under way at its end is no fault.
+	Observed bool
 
 	// Stages are the eight in order; Together is created → bound.
 	Stages   []Stage
@@ -78,6 +82,7 @@ type process struct{ samples []record.ProcessSample }
 // that something is missing from it.
 func NewView(src Source) (*View, error) {
 	v := &View{Meta: src.Meta(), src: src, StagesOK: true}
+	v.Observed = v.Meta.Observed()
 	if err := v.read(); err != nil {
 		return nil, err
 	}
@@ -211,7 +216,7 @@ func (v *View) setWindows(steady record.Window, hasSteady bool) {
 	if (unfinished || end == 0) && hasSteady && steady.End.After(v.Load.End) {
 		v.Load.End = steady.End
 	}
-	if start == 0 {
+	if start == 0 || v.Observed && hasSteady {
 		v.Load = steady
 	}
 	v.Plateau = v.Load

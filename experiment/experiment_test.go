@@ -125,7 +125,10 @@ func drawExperiment(t *rapid.T) *Experiment {
 	e.Name = drawName(t, 0)
 	e.Description = text.Draw(t, "description")
 	e.Seed = rapid.Int64().Draw(t, "seed")
-	e.Observe = Observe{Profile: rapid.Bool().Draw(t, "profile")}
+	e.Observe = Observe{Level: LevelFull, Profile: rapid.Bool().Draw(t, "profile")}
+	if rapid.Bool().Draw(t, "apps") {
+		e.Observe.Apps = []App{{Name: "mine", URL: "http://127.0.0.1:8080/x", PID: 7}, {Name: "other", Log: text.Draw(t, "log")}}
+	}
 	if rapid.Bool().Draw(t, "interval") {
 		e.Observe.Interval = drawDuration(t, 100*time.Millisecond, time.Minute)
 	}

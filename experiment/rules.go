@@ -3,6 +3,7 @@ package experiment
 import (
 	"fmt"
 	"math"
+	"net/url"
 	"reflect"
 	"regexp"
 	"slices"
@@ -20,6 +21,7 @@ import (
 //	cpu, memory  what a quantity measures
 //	name         a name fit for labels and file names
 //	image        an image reference
+//	url          an http or https address without credentials
 //	labels       a map of Kubernetes labels
 //	template     text with {phase} and {index}; templates: so are map values
 //	keys=        what a map's keys are: component, flag, env
@@ -181,10 +183,23 @@ func textBreach(v reflect.Value, r rules) string {
 		return fmt.Sprintf("%s is not a name: at most %d lower-case letters, digits and '-', with a letter or digit at both ends", quote(s), maxName)
 	case r.has("image") && !imageForm.MatchString(s):
 		return fmt.Sprintf("%s is not an image reference such as registry.k8s.io/pause:3.10", quote(s))
+	case r.has("url"):
+		return urlBreach(s)
 	case r.has("template"):
 		return templateBreach(s)
 	case r.has("required") && s == "":
 		return "is empty"
+	}
+	return ""
+}
+
+func urlBreach(s string) string {
+	u, err := url.Parse(s)
+	switch {
+	case err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "":
+		return fmt.Sprintf("%s is not an address such as http://127.0.0.1:8080", quote(s))
+	case u.User != nil:
+		return "must not hold credentials: they would be kept with the recording"
 	}
 	return ""
 }

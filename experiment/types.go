@@ -87,13 +87,43 @@ type Component struct {
 	CPU float64 `yaml:"cpu" rule:"min=0.01,max=1024"`
 }
 
+// Level says how closely a run is watched: what each level brings, and what it
+// costs, stands in docs/collectors.md.
+type Level string
+
+// The levels.
+const (
+	LevelMinimal Level = "minimal" // pods and processes: enough for rates and latencies
+	LevelDefault Level = "default" // every source that costs almost nothing
+	LevelFull    Level = "full"    // also what costs something: see docs/collectors.md
+)
+
+func (Level) values() []string {
+	return []string{string(LevelMinimal), string(LevelDefault), string(LevelFull)}
+}
+
 // Observe says how closely the run is watched.
 type Observe struct {
+	Level Level `yaml:"level"`
 	// Interval between scrapes of metrics; 0 lets the run choose (5 s, and
 	// 1 s where a phase is short).
 	Interval time.Duration `yaml:"interval" rule:"min=100ms,max=1m"`
 	// Profile takes CPU profiles of every component in each steady phase.
 	Profile bool `yaml:"profile"`
+	// Apps are processes of the user's own that are watched like components.
+	Apps []App `yaml:"apps"`
+}
+
+// App is a process of the user's own, a controller say, that serves metrics or
+// profiles, or that runs on this machine.
+type App struct {
+	Name string `yaml:"name" rule:"name,required"` // as all tables call it
+	// URL is where it serves /metrics and /debug/pprof: http://127.0.0.1:8080.
+	URL string `yaml:"url" rule:"url"`
+	// PID is its process, where it runs on this machine; 0 is none.
+	PID int `yaml:"pid" rule:"min=1,max=4194304"`
+	// Log is the file that it logs to.
+	Log string `yaml:"log"`
 }
 
 // PhaseKind is the role of a phase in the measurement. Its values are those

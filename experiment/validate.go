@@ -45,7 +45,7 @@ func (e *Experiment) setDefaults() {
 		StartDelay: Distribution{Kind: LogNormal, Median: defaultStartMedian, P99: defaultDelayP99},
 		StopDelay:  Distribution{Kind: LogNormal, Median: defaultStopMedian, P99: defaultDelayP99},
 	}
-	e.Observe.Profile = true
+	e.Observe.Level, e.Observe.Profile = LevelDefault, true
 }
 
 func (c *Create) setDefaults() {
@@ -149,11 +149,30 @@ func (e *Experiment) problems() Problems {
 		c.broken = append(c.broken, p.Path)
 	}
 	c.components()
+	c.apps()
 	c.distribution("cluster.node.startDelay", e.Cluster.Node.StartDelay)
 	c.distribution("cluster.node.stopDelay", e.Cluster.Node.StopDelay)
 	c.phases()
 	c.objectives()
 	return c.problems
+}
+
+// apps checks that each app has a name of its own, and something to look at.
+func (c *checker) apps() {
+	taken := map[string]bool{}
+	for _, name := range ComponentNames() {
+		taken[name] = true
+	}
+	for i, a := range c.e.Observe.Apps {
+		at := fmt.Sprintf("observe.apps[%d]", i)
+		switch {
+		case a.Name != "" && taken[a.Name]:
+			c.fail(at+".name", fmt.Sprintf("%q is taken: each app needs a name of its own", a.Name))
+		case a.URL == "" && a.PID == 0 && a.Log == "":
+			c.fail(at, "has nothing to look at: give url, pid or log")
+		}
+		taken[a.Name] = true
+	}
 }
 
 // checker looks at what no single field can tell.

@@ -89,10 +89,14 @@ type Machine struct {
 	LoadAverage float64 `json:"loadAverage"` // 1 minute, before the run
 }
 
+// Observed reports whether the recording tells of a cluster at its own work:
+// nothing was loaded.
+func (m *Meta) Observed() bool { return m.Workload.Experiment == "" && m.Workload.ExpectedPods == 0 }
+
 // Workload is what the experiment offers, in numbers that a reader of the
 // recording needs without parsing the experiment.
 type Workload struct {
-	Experiment   string      `json:"experiment"`            // file inside the recording
+	Experiment   string      `json:"experiment"`            // file inside the recording; empty where nothing was loaded
 	ExpectedPods int         `json:"expectedPods"`          // in the measured phases
 	Controller   string      `json:"controller,omitempty"`  // Deployment; empty for bare pods
 	OfferedRate  float64     `json:"offeredRate,omitempty"` // pods/s of bare pods; 0 = all at once

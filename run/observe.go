@@ -46,15 +46,14 @@ func (s *session) startCollectors(ctx context.Context) (asking, reading *collect
 	if err != nil {
 		return nil, nil, err
 	}
-	interval := s.o.Experiment.Observe.Interval
-	if interval == 0 {
-		interval = scrapeInterval(s.o.Experiment)
-	}
+	level := s.o.Experiment.Observe.Level
+	// What a component said before a session that only watches is not of it.
+	fromStart := !s.watching
 	var (
-		mo = metrics.Options{Interval: interval}
+		mo = metrics.Options{Interval: s.scrapeInterval()}
 		po profile.Options
 		lo logs.Options
-		ro = requests.Options{Path: s.plane.AuditLog, FromStart: true}
+		ro = requests.Options{Path: s.plane.AuditLog, FromStart: fromStart}
 		co process.Options
 	)
 	if s.plane.Kind == cluster.KindLab {
@@ -73,7 +72,7 @@ func (s *session) startCollectors(ctx context.Context) (asking, reading *collect
 			po.Targets = append(po.Targets, profile.Target{Component: c.Name, Instance: c.Instance, URL: c.PprofURL, Client: client})
 		}
 		if c.LogFile != "" {
-			lo.Files = append(lo.Files, logs.File{Component: c.Name, Path: c.LogFile, FromStart: true})
+			lo.Files = append(lo.Files, logs.File{Component: c.Name, Path: c.LogFile, FromStart: fromStart})
 		}
 		co.Components = append(co.Components, process.Component{Name: c.Name, PID: c.PID, Cgroup: c.Cgroup})
 	}
@@ -95,10 +94,34 @@ func (s *session) startCollectors(ctx context.Context) (asking, reading *collect
 	if s.plane.KeeperPID != 0 {
 		co.Components = append(co.Components, process.Component{Name: "kubedyno-keeper", PID: s.plane.KeeperPID})
 	}
-	s.metrics, s.profile, s.process = metrics.New(mo), profile.New(po), process.New(co)
-	s.objects = objects.New(objects.Options{Config: rc, Run: s.id})
-	reading = collect.Start(ctx, s.w, s.process, logs.New(lo), requests.New(ro))
-	asking = collect.Start(reading.Context(), s.w, s.metrics, s.profile, s.objects)
+	for _, app := range s.o.Experiment.Observe.Apps {
+		if app.URL != "" {
+			at := strings.TrimRight(app.URL, "/")
+			mo.Targets = append(mo.Targets, metrics.Target{Component: app.Name, Instance: appInstance(app), URL: at + "/metrics"})
+			po.Targets = append(po.Targets, profile.Target{Component: app.Name, Instance: appInstance(app), URL: at + "/debug/pprof"})
+		}
+		if app.PID != 0 {
+			co.Components = append(co.Components, process.Component{Name: app.Name, PID: app.PID})
+		}
+		if app.Log != "" {
+			lo.Files = append(lo.Files, logs.File{Component: app.Name, Path: app.Log})
+		}
+	}
+	s.process = process.New(co)
+	s.objects = objects.New(objects.Options{Config: rc, Run: s.watchedRun()})
+	reads := []collect.Collector{s.process}
+	asks := []collect.Collector{s.objects}
+	if level == experiment.LevelMinimal {
+		for _, name := range []string{"metrics", "profile", "logs", "requests"} {
+			s.w.Gap(record.Gap{Collector: name, Reason: "left out by --observe minimal"})
+		}
+	} else {
+		s.metrics, s.profile = metrics.New(mo), profile.New(po)
+		reads = append(reads, logs.New(lo), requests.New(ro))
+		asks = append(asks, s.metrics, s.profile)
+	}
+	reading = collect.Start(ctx, s.w, reads...)
+	asking = collect.Start(reading.Context(), s.w, asks...)
 	// Pods that exist before the watch does would have no time of creation.
 	if err := s.objects.Ready(asking.Context()); err != nil {
 		return asking, reading, fmt.Errorf("watch pods: %w", err)
@@ -106,10 +129,34 @@ func (s *session) startCollectors(ctx context.Context) (asking, reading *collect
 	return asking, reading, nil
 }
 
+// appInstance tells one start of a user's process from the next, where that can
+// be known.
+func appInstance(a experiment.App) string {
+	if a.PID != 0 {
+		return fmt.Sprintf("%s@%d", a.Name, a.PID)
+	}
+	return a.Name + "@" + a.URL
+}
+
+// watchedRun is the run whose pods are watched: this one's, or all where
+// nothing is loaded.
+func (s *session) watchedRun() string {
+	if s.watching {
+		return ""
+	}
+	return s.id
+}
+
 // scrapeInterval gives short loads a scrape each second, so that no judged
 // window has fewer than ten.
-func scrapeInterval(e *experiment.Experiment) time.Duration {
-	if e.Cluster.Nodes <= 200 && e.ExpectedPods() <= 6000 {
+func (s *session) scrapeInterval() time.Duration {
+	e := s.o.Experiment
+	switch {
+	case e.Observe.Interval != 0:
+		return e.Observe.Interval
+	case s.watching && (s.length == 0 || s.length >= 10*metrics.Interval):
+		return metrics.Interval
+	case s.watching, e.Cluster.Nodes <= 200 && e.ExpectedPods() <= 6000:
 		return metrics.ShortInterval
 	}
 	return metrics.Interval

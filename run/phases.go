@@ -16,8 +16,10 @@ import (
 // perStep performs one phase of the experiment.
 func (s *session) perStep(ctx context.Context, p experiment.Step) error {
 	s.enter(p.Name, record.PhaseKind(p.Kind))
-	if err := s.metrics.Now(ctx); err != nil {
-		return err
+	if s.metrics != nil {
+		if err := s.metrics.Now(ctx); err != nil {
+			return err
+		}
 	}
 	stopProfiles := s.profilePhase(ctx, p.Phase)
 	err := s.act(ctx, p)
@@ -33,12 +35,7 @@ func (s *session) act(ctx context.Context, p experiment.Step) error {
 	var want asked
 	switch {
 	case p.Settle != nil:
-		select {
-		case <-time.After(p.Settle.For):
-			return nil
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
+		return pause(ctx, p.Settle.For)
 	case p.Create != nil, p.Scale != nil, p.Delete != nil:
 		want = s.ask(p.Name, p.Pods)
 	default: // a wait of its own
@@ -185,7 +182,7 @@ func (s *session) waitMoving(ctx context.Context, phase string, stage objects.St
 // profilePhase takes CPU profiles over a steady phase, and heap and goroutines
 // at its end. The returned function ends that.
 func (s *session) profilePhase(ctx context.Context, p experiment.Phase) (stop func()) {
-	if !s.o.Experiment.Observe.Profile || p.Kind != experiment.KindSteady {
+	if s.profile == nil || !s.o.Experiment.Observe.Profile || p.Kind != experiment.KindSteady {
 		return func() {}
 	}
 	window, end := context.WithCancel(ctx)

@@ -78,10 +78,16 @@ const stopTimeout = 30 * time.Second
 // also when Run returns an error, unless the error says that it could not be
 // created.
 func Run(ctx context.Context, o Options) error {
-	if o.Now == nil {
-		o.Now = time.Now
-	}
 	s := &session{o: o}
+	return s.finish(ctx)
+}
+
+// finish is the session from its recording's first file to its last.
+func (s *session) finish(ctx context.Context) error {
+	if s.o.Now == nil {
+		s.o.Now = time.Now
+	}
+	o := s.o
 	w, err := s.create()
 	if err != nil {
 		return err
@@ -94,6 +100,8 @@ func Run(ctx context.Context, o Options) error {
 	status, reason := record.StatusComplete, ""
 	switch {
 	case err == nil:
+	case s.watching && s.length == 0 && errors.Is(err, context.Cause(ctx)):
+		err = nil // its end was for the caller to say
 	case ctx.Err() != nil:
 		status, reason = record.StatusInterrupted, "interrupted in "+s.endedIn
 		err = fmt.Errorf("%w in %s", ErrInterrupted, s.endedIn)
@@ -155,13 +163,15 @@ func (s *session) create() (*record.Writer, error) {
 		Started:  started,
 		Status:   record.StatusRunning,
 		Machine:  fingerprint(s.o.Out),
-		Workload: workload(e),
 		Settings: s.o.Settings,
 		Parent:   s.o.Parent,
 	}
+	if !s.watching {
+		meta.Workload = workload(e)
+	}
 	w, err := record.Create(s.o.Out, meta)
-	if err != nil {
-		return nil, err
+	if err != nil || s.watching {
+		return w, err
 	}
 	if err := w.Experiment(effective); err != nil {
 		return nil, errors.Join(err, w.Finish(record.StatusFailed, err.Error()))

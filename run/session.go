@@ -13,7 +13,6 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/kubedyno/kubedyno/cluster"
-	"github.com/kubedyno/kubedyno/cluster/existing"
 	"github.com/kubedyno/kubedyno/collect/metrics"
 	"github.com/kubedyno/kubedyno/collect/objects"
 	"github.com/kubedyno/kubedyno/collect/process"
@@ -31,6 +30,11 @@ type session struct {
 	w  *record.Writer
 	// madeOut says that the recording's folder was not there before.
 	madeOut bool
+	// watching is a session without a load, of a lab that is up or an existing
+	// cluster; lab is that one's name, length for how long.
+	watching bool
+	lab      string
+	length   time.Duration
 
 	target  target
 	plane   *cluster.ControlPlane
@@ -94,7 +98,11 @@ func (s *session) run(ctx context.Context) (err error) {
 	beside.Go(func() { s.watchDisk(watched, fail) })
 	beside.Go(func() { s.tell(watched) })
 
-	err = s.perform(watched)
+	if s.watching {
+		err = s.observe(watched)
+	} else {
+		err = s.perform(watched)
+	}
 	// The cause says more than the "context canceled" of whatever was under
 	// way when a component died or a collector failed.
 	if cause := context.Cause(watched); err != nil && cause != nil {
@@ -124,15 +132,13 @@ func (e *diedError) Unwrap() error { return e.err }
 
 // startTarget gets the control plane of the run.
 func (s *session) startTarget(ctx context.Context) (target, error) {
-	if !s.o.Existing {
+	switch {
+	case s.watching:
+		return s.attach(ctx)
+	case !s.o.Existing:
 		return newLabTarget(ctx, s.o, s.note)
 	}
-	c, err := existing.Connect(ctx, s.o.Kubeconfig, s.o.Context)
-	if err != nil {
-		return nil, err
-	}
-	s.note("cluster %s: %s at %s", c.ControlPlane().Name, c.ControlPlane().Version, c.ControlPlane().Server)
-	return &existingTarget{Cluster: c, executable: s.o.Executable, exited: make(chan error, 1)}, nil
+	return s.connect(ctx)
 }
 
 // perform is the run between cluster and collectors up and down.
@@ -264,9 +270,7 @@ func (s *session) startNodes(ctx context.Context) error {
 	if s.hollow, err = s.target.StartHollow(ctx, config); err != nil {
 		return fmt.Errorf("start hollow nodes: %w", err)
 	}
-	s.process.Attach(process.Component{Name: hollow.UserAgent, PID: s.hollow.PID, Cgroup: s.hollow.Cgroup})
-	s.metrics.Add(metrics.Target{Component: hollow.UserAgent, Instance: fmt.Sprintf("%s@%d", hollow.UserAgent, s.hollow.PID), URL: s.hollow.MetricsURL})
-	if err := s.addHarness(record.Component{Name: hollow.UserAgent, PID: s.hollow.PID, CPU: s.hollow.CPU}); err != nil {
+	if err := s.joinHollow(s.hollow); err != nil {
 		return err
 	}
 	n := e.Cluster.Nodes
@@ -329,6 +333,15 @@ func (s *session) startNodes(ctx context.Context) error {
 	})
 }
 
+// joinHollow makes the process of the simulated nodes one that is watched.
+func (s *session) joinHollow(h hollowProcess) error {
+	s.process.Attach(process.Component{Name: hollow.UserAgent, PID: h.PID, Cgroup: h.Cgroup})
+	if s.metrics != nil {
+		s.metrics.Add(metrics.Target{Component: hollow.UserAgent, Instance: fmt.Sprintf("%s@%d", hollow.UserAgent, h.PID), URL: h.MetricsURL})
+	}
+	return s.addHarness(record.Component{Name: hollow.UserAgent, PID: h.PID, CPU: h.CPU})
+}
+
 // nodePatience is for how long no node may become schedulable before a run
 // gives up. A stock control plane does 20 a second, a starved one still some.
 const nodePatience = time.Minute
@@ -352,9 +365,15 @@ func (s *session) existingNodes(ctx context.Context) error {
 	case err != nil:
 		return fmt.Errorf("count nodes: %w", err)
 	case len(nodes.Items) == 0:
-		return fmt.Errorf("%s has no node; add simulated ones with --nodes N", s.plane.Name)
+		return &noNodesError{s.plane.Name}
 	}
 	return s.w.Update(func(m *record.Meta) { m.Nodes = record.Nodes{Count: len(nodes.Items)} })
+}
+
+type noNodesError struct{ cluster string }
+
+func (e *noNodesError) Error() string {
+	return e.cluster + " has no node; add simulated ones with --nodes N"
 }
 
 func (s *session) identity() hollow.Identity {

@@ -29,6 +29,7 @@ type runFlags struct {
 	kubeconfig, context string
 	seed                int64
 	out                 string
+	observe             observeFlags
 }
 
 func (f *runFlags) register(cmd *cobra.Command) {
@@ -41,6 +42,7 @@ func (f *runFlags) register(cmd *cobra.Command) {
 	fs.StringVar(&f.kubeconfig, "kubeconfig", "", "use the existing cluster of this kubeconfig instead of starting a lab")
 	fs.StringVar(&f.context, "context", "", "context of the kubeconfig (default: its current one)")
 	fs.Int64Var(&f.seed, "seed", 0, "seed of every random choice (default: the experiment's)")
+	f.observe.register(cmd)
 	_ = cmd.RegisterFlagCompletionFunc("profile", cobra.FixedCompletions([]string{"stock", "tuned"}, cobra.ShellCompDirectiveNoFileComp))
 }
 
@@ -98,6 +100,9 @@ func (f *runFlags) load(cmd *cobra.Command, name string) (*experiment.Experiment
 		if !changed("nodes") {
 			e.Cluster.Nodes = 0
 		}
+	}
+	if err := f.observe.apply(&e.Observe); err != nil {
+		return nil, err
 	}
 	if f.profile != "" {
 		sets = append(sets, "cluster.profile="+f.profile)
