@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"sync"
 	"time"
+
+	"github.com/kubedyno/kubedyno/internal/introspect"
 )
 
 // startConcurrency is how many nodes register at the same time. More would
@@ -55,7 +57,7 @@ func (f *Fleet) Run(ctx context.Context) (err error) {
 	defer cancel()
 	f.ctx = ctx
 
-	url, served, err := f.metrics.serve(ctx, f.conf.Pprof)
+	url, served, err := introspect.Serve(ctx, f.metrics.registry, f.conf.Pprof)
 	if err != nil {
 		return err
 	}

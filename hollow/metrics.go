@@ -1,17 +1,11 @@
 package hollow
 
 import (
-	"context"
-	"errors"
-	"fmt"
-	"net"
-	"net/http"
-	"net/http/pprof"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/collectors"
-	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/kubedyno/kubedyno/internal/introspect"
 )
 
 // A request is a kind of API call, counted by its own.
@@ -87,11 +81,8 @@ type metrics struct {
 var patchKinds = []string{"pending", "running", "terminating", "stopped", "rejected"}
 
 func newMetrics() *metrics {
-	m := &metrics{registry: prometheus.NewRegistry(), patches: map[string]prometheus.Counter{}}
+	m := &metrics{registry: introspect.NewRegistry(), patches: map[string]prometheus.Counter{}}
 	add := func(c prometheus.Collector) { m.registry.MustRegister(c) }
-	add(collectors.NewGoCollector())
-	add(collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-
 	counter := func(name, help string) prometheus.Counter {
 		c := prometheus.NewCounter(prometheus.CounterOpts{Name: "kubedyno_hollow_" + name, Help: help})
 		add(c)
@@ -158,33 +149,4 @@ func (m *metrics) answered(k request, took time.Duration) {
 func (m *metrics) failed(k request, code string) {
 	name := requestNames[k]
 	m.errors.WithLabelValues(name.verb, name.resource, code).Inc()
-}
-
-// serve exposes the metrics on a free loopback port until ctx ends, and
-// returns their URL at once. Wait for done before ending the process.
-func (m *metrics) serve(ctx context.Context, withPprof bool) (url string, done <-chan error, err error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", nil, fmt.Errorf("metrics port: %w", err)
-	}
-	mux := http.NewServeMux()
-	mux.Handle("/metrics", promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{}))
-	if withPprof {
-		mux.HandleFunc("/debug/pprof/", pprof.Index)
-		mux.HandleFunc("/debug/pprof/cmdline", pprof.Cmdline)
-		mux.HandleFunc("/debug/pprof/profile", pprof.Profile)
-		mux.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
-		mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
-	}
-	s := &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second}
-	closed := make(chan error, 1)
-	go func() {
-		defer close(closed)
-		stop := context.AfterFunc(ctx, func() { s.Close() })
-		defer stop()
-		if err := s.Serve(l); !errors.Is(err, http.ErrServerClosed) {
-			closed <- err
-		}
-	}()
-	return "http://" + l.Addr().String() + "/metrics", closed, nil
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/kubedyno/kubedyno/experiment"
+	"github.com/kubedyno/kubedyno/internal/introspect"
 	"github.com/kubedyno/kubedyno/record"
 )
 
@@ -46,7 +47,8 @@ type event struct {
 }
 
 type ready struct {
-	Namespace string `json:"namespace"`
+	Namespace  string `json:"namespace"`
+	MetricsURL string `json:"metricsURL"`
 }
 
 const (
@@ -99,9 +101,17 @@ func serve(ctx context.Context, stdin io.Reader, stdout io.Writer) error {
 		out.send(event{Error: err.Error()})
 		return err
 	}
-	out.send(event{Ready: &ready{Namespace: cfg.Namespace}})
-	s := server{generator: generator{cfg: cfg, client: c, made: map[string]*made{}}, out: out}
-	return s.loop(ctx, lines)
+	m := newMetrics()
+	url, served, err := introspect.Serve(ctx, m.registry, true)
+	if err != nil {
+		out.send(event{Error: err.Error()})
+		return err
+	}
+	out.send(event{Ready: &ready{Namespace: cfg.Namespace, MetricsURL: url}})
+	s := server{generator: generator{cfg: cfg, client: c, made: map[string]*made{}}, out: out, metrics: m}
+	err = s.loop(ctx, lines)
+	cancel(nil)
+	return errors.Join(err, <-served)
 }
 
 // ended is nil where the input's end, the ordinary stop, ended ctx.
@@ -138,7 +148,8 @@ func readLines(ctx context.Context, r io.Reader, cancel context.CancelCauseFunc)
 // server answers commands, one at a time but for cancel.
 type server struct {
 	generator
-	out *outbox
+	out     *outbox
+	metrics *metrics
 }
 
 func (s *server) loop(ctx context.Context, lines <-chan []byte) error {
@@ -212,7 +223,10 @@ func (s *server) phase(ctx context.Context, p experiment.Phase) event {
 			}
 		}
 	})
-	summary, err := s.run(ctx, p, &count, func(op record.Operation) { s.out.send(event{Op: &op}) })
+	summary, err := s.run(ctx, p, &count, func(op record.Operation) {
+		s.metrics.operation(&op)
+		s.out.send(event{Op: &op})
+	})
 	stop()
 	progress.Wait()
 	last := count.progress(p.Name)

@@ -64,12 +64,12 @@ type Worker struct {
 
 	one sync.Mutex // held by the request that runs
 
-	mu        sync.Mutex
-	stdin     io.WriteCloser
-	namespace string
-	progress  Progress
-	onOp      func(record.Operation)
-	answers   chan event // of the request that runs, and at first of the start
+	mu       sync.Mutex
+	stdin    io.WriteCloser
+	ready    ready
+	progress Progress
+	onOp     func(record.Operation)
+	answers  chan event // of the request that runs, and at first of the start
 }
 
 // Start starts the process and returns once the run's namespace is ready for
@@ -141,7 +141,14 @@ func (w *Worker) PID() int { return w.cmd.Process.Pid }
 func (w *Worker) Namespace() string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.namespace
+	return w.ready.Namespace
+}
+
+// MetricsURL is where the process serves its metrics.
+func (w *Worker) MetricsURL() string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.ready.MetricsURL
 }
 
 // Progress is the latest news of the phase that runs, or ran last.
@@ -295,7 +302,7 @@ func (w *Worker) handle(e event) {
 	case e.Progress != nil:
 		w.progress = *e.Progress
 	case e.Ready != nil:
-		w.namespace = e.Ready.Namespace
+		w.ready = *e.Ready
 	}
 	w.mu.Unlock()
 	switch {

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"github.com/prometheus/procfs"
 	"k8s.io/client-go/rest"
 
@@ -24,6 +25,7 @@ import (
 	"github.com/kubedyno/kubedyno/collect/profile"
 	"github.com/kubedyno/kubedyno/collect/requests"
 	"github.com/kubedyno/kubedyno/experiment"
+	"github.com/kubedyno/kubedyno/internal/introspect"
 	"github.com/kubedyno/kubedyno/record"
 )
 
@@ -50,7 +52,7 @@ func (s *session) startCollectors(ctx context.Context) (asking, reading *collect
 	// What a component said before a session that only watches is not of it.
 	fromStart := !s.watching
 	var (
-		mo = metrics.Options{Interval: s.scrapeInterval()}
+		mo = metrics.Options{Interval: s.scrapeInterval(), Full: level == experiment.LevelFull}
 		po profile.Options
 		lo logs.Options
 		ro = requests.Options{Path: s.plane.AuditLog, FromStart: fromStart}
@@ -97,7 +99,7 @@ func (s *session) startCollectors(ctx context.Context) (asking, reading *collect
 	for _, app := range s.o.Experiment.Observe.Apps {
 		if app.URL != "" {
 			at := strings.TrimRight(app.URL, "/")
-			mo.Targets = append(mo.Targets, metrics.Target{Component: app.Name, Instance: appInstance(app), URL: at + "/metrics"})
+			mo.Targets = append(mo.Targets, metrics.Target{Component: app.Name, Instance: appInstance(app), URL: at + "/metrics", Native: true})
 			po.Targets = append(po.Targets, profile.Target{Component: app.Name, Instance: appInstance(app), URL: at + "/debug/pprof"})
 		}
 		if app.PID != 0 {
@@ -107,6 +109,7 @@ func (s *session) startCollectors(ctx context.Context) (asking, reading *collect
 			lo.Files = append(lo.Files, logs.File{Component: app.Name, Path: app.Log})
 		}
 	}
+	mo.Targets = append(mo.Targets, metrics.Local("kubedyno", fmt.Sprintf("kubedyno@%d", os.Getpid()), promhttp.HandlerFor(introspect.NewRegistry(), promhttp.HandlerOpts{})))
 	s.process = process.New(co)
 	s.objects = objects.New(objects.Options{Config: rc, Run: s.watchedRun()})
 	reads := []collect.Collector{s.process}

@@ -172,6 +172,9 @@ func (s *session) perform(ctx context.Context) (err error) {
 		err = errors.Join(err, worker.Stop())
 	}()
 	s.process.Attach(process.Component{Name: load.ProcessName, PID: worker.PID(), Cgroup: s.target.LoadCgroup()})
+	if s.metrics != nil {
+		s.metrics.Add(metrics.Target{Component: load.ProcessName, Instance: fmt.Sprintf("%s@%d", load.ProcessName, worker.PID()), URL: worker.MetricsURL()})
+	}
 	if err := s.addHarness(record.Component{
 		Name: load.ProcessName, PID: worker.PID(), CPU: s.o.Experiment.Cluster.Components[load.ProcessName].CPU,
 	}); err != nil {

@@ -43,6 +43,8 @@ type Target struct {
 	// Compress asks for gzip. On one machine it costs the component more CPU
 	// than it saves; through a network it is right.
 	Compress bool
+	// Native asks for native histograms, which come in protobuf only.
+	Native bool
 	// Job is the job label; Component where empty.
 	Job string
 }
@@ -56,6 +58,8 @@ type Options struct {
 	Timeout  time.Duration
 	Targets  []Target  // more can be added while it runs
 	Missing  []Missing // are noted as gaps
+	// Tiers: the debugging tier is left out unless Full.
+	Full bool
 }
 
 // A Collector scrapes its targets.
@@ -83,9 +87,7 @@ func New(o Options) *Collector {
 		o.Timeout = Timeout
 	}
 	c := &Collector{o: o, wake: make(chan struct{}, 1)}
-	for _, t := range o.Targets {
-		c.targets = append(c.targets, newScraper(t))
-	}
+	c.Add(o.Targets...)
 	return c
 }
 
@@ -94,7 +96,11 @@ func New(o Options) *Collector {
 func (c *Collector) Add(targets ...Target) {
 	c.mu.Lock()
 	for _, t := range targets {
-		c.targets = append(c.targets, newScraper(t))
+		s := newScraper(t)
+		if !c.o.Full {
+			s.leaveOut = Debugging
+		}
+		c.targets = append(c.targets, s)
 	}
 	c.mu.Unlock()
 	c.poke()
@@ -264,6 +270,9 @@ func (c *Collector) finish() {
 					s.took.Seconds()/float64(s.worked)*1e3, float64(s.bytes)/float64(s.worked)/1e6)
 				if s.failed > 0 {
 					note += fmt.Sprintf(", %d failed", s.failed)
+				}
+				if s.skipped > 0 {
+					note += fmt.Sprintf(", %d series of the debugging tier left out", s.skipped)
 				}
 				if s.dropped > 0 {
 					note += fmt.Sprintf(", %d samples refused as duplicate or out of order", s.dropped)

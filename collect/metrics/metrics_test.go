@@ -392,3 +392,26 @@ func BenchmarkScrape(b *testing.B) {
 	}
 	b.ReportMetric(b.Elapsed().Seconds()/float64(b.N)/n*1e9, "ns/series")
 }
+
+// The debugging tier is kept on request only, and never looks like series that
+// ended.
+func TestTiers(t *testing.T) {
+	for _, full := range []bool{false, true} {
+		out := &memory{}
+		c := New(Options{Interval: time.Hour, Full: full, Targets: []Target{Local("kube-apiserver", "1", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			fmt.Fprint(w, "kubernetes_feature_enabled{name=\"X\"} 1\napiserver_watch_events_sizes_bucket{le=\"1\"} 2\napiserver_watch_events_sizes_sum 3\n")
+		}))}})
+		if _, err := run(t, c, out, func() { now(t, c) }); err != nil {
+			t.Fatal(err)
+		}
+		text := fmt.Sprint(out)
+		for family, kept := range map[string]bool{"kubernetes_feature_enabled": full, "apiserver_watch_events_sizes_bucket": full, "apiserver_watch_events_sizes_sum": true} {
+			if got := strings.Contains(text, family); got != kept {
+				t.Errorf("full %v: %s kept %v", full, family, got)
+			}
+		}
+		if note := c.Account().Note; strings.Contains(note, "2 series of the debugging tier left out") == full {
+			t.Errorf("full %v: %s", full, note)
+		}
+	}
+}

@@ -17,6 +17,7 @@ import (
 
 	"github.com/kubedyno/kubedyno/record"
 	"github.com/prometheus/common/model"
+	"github.com/prometheus/prometheus/model/histogram"
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/model/textparse"
 	"github.com/prometheus/prometheus/model/timestamp"
@@ -27,7 +28,12 @@ import (
 // maxBody bounds an answer; the largest API servers render about 100 MB.
 const maxBody = 256 << 20
 
-const accept = "text/plain;version=0.0.4,*/*;q=0.1"
+// Formats that are asked for. Native histograms come in protobuf only, which
+// costs both sides more.
+const (
+	accept       = "text/plain;version=0.0.4,*/*;q=0.1"
+	acceptNative = "application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily;encoding=delimited,text/plain;version=0.0.4;q=0.5,*/*;q=0.1"
+)
 
 // scraper is one target and what is known of its series. One scrape runs at a
 // time.
@@ -36,11 +42,17 @@ type scraper struct {
 
 	mu    sync.Mutex
 	buf   bytes.Buffer
+	lines lines              // of the last answer
+	spare lines              // of the one before, to be filled again
 	cache map[string]*series // by the line's text up to the value
-	own   [5]*series         // the reports below
-	round uint64
-	last  int64     // ms of the last scrape's samples
-	ended time.Time // of the last scrape
+	// leaveOut says which families are not kept; skipped counts their series.
+	leaveOut func(family string) bool
+	skipped  int
+	odd      bool       // its lines are left to the parser
+	own      [5]*series // the reports below
+	round    uint64
+	last     int64     // ms of the last scrape's samples
+	ended    time.Time // of the last scrape
 
 	worked, failed int
 	reason         string
@@ -59,6 +71,9 @@ type series struct {
 	set   labels.Labels
 	round uint64 // last seen
 	dead  bool   // its stale marker is written
+	// leftOut is a series that is not kept at all.
+	leftOut bool
+	place   int // its line in the last answer; -1 none
 }
 
 var reports = [...]string{"up", "scrape_duration_seconds", "scrape_samples_scraped", "scrape_series_added", "scrape_body_size_bytes"}
@@ -166,6 +181,9 @@ func (s *scraper) fetch(ctx context.Context) (contentType string, err error) {
 		return "", err
 	}
 	req.Header.Set("Accept", accept)
+	if s.t.Native {
+		req.Header.Set("Accept", acceptNative)
+	}
 	req.Header.Set("User-Agent", "kubedyno-collect")
 	if s.t.Compress {
 		req.Header.Set("Accept-Encoding", "gzip")
@@ -205,11 +223,24 @@ func (s *scraper) fetch(ctx context.Context) (contentType string, err error) {
 
 // append parses s.buf into app.
 func (s *scraper) append(app storage.AppenderV2, contentType string, at int64) (n, added int, err error) {
-	p, err := textparse.New(s.buf.Bytes(), contentType, labels.NewSymbolTable(), textparse.ParserOptions{FallbackContentType: "text/plain"})
+	if isText(contentType) && !s.odd {
+		n, added, err = s.appendLines(app, at)
+		if !errors.Is(err, errOdd) {
+			return n, added, err
+		}
+		// The samples that were appended already come again: the store drops
+		// duplicates.
+		defer func() { s.odd = err == nil }()
+	}
+	p, err := textparse.New(s.buf.Bytes(), contentType, labels.NewSymbolTable(), textparse.ParserOptions{
+		FallbackContentType: "text/plain",
+		// What asks for the classic buckets must find them beside the native ones.
+		KeepClassicOnClassicAndNativeHistograms: true,
+	})
 	if p == nil {
 		return 0, 0, err
 	}
-	var set labels.Labels
+	n, added = 0, 0
 	for {
 		entry, err := p.Next()
 		if err == io.EOF {
@@ -218,38 +249,90 @@ func (s *scraper) append(app storage.AppenderV2, contentType string, at int64) (
 		if err != nil {
 			return n, added, err
 		}
-		if entry != textparse.EntrySeries {
+		x, isNew, err := s.entry(app, p, entry, at)
+		if err != nil {
+			return n, added, err
+		}
+		if x == nil {
 			continue
 		}
-		line, own, v := p.Series()
-		x := s.cache[string(line)]
-		if x == nil {
-			p.Labels(&set)
-			x = &series{set: s.label(set)}
-			s.cache[string(line)] = x
+		if isNew {
 			added++
-		} else if x.dead {
-			added++
-		}
-		t := at
-		if own != nil {
-			t = *own
-		}
-		if math.IsNaN(v) {
-			v = math.Float64frombits(value.NormalNaN) // a stale marker is ours to write
-		}
-		x.round, x.dead = s.round, false
-		if err := s.put(app, x, t, v); err != nil {
-			return n, added, err
 		}
 		n++
 	}
 }
 
+// entry appends one entry of a parser; a series is nil for what is not one, or
+// is left out.
+func (s *scraper) entry(app storage.AppenderV2, p textparse.Parser, entry textparse.Entry, at int64) (x *series, isNew bool, err error) {
+	var (
+		line []byte
+		own  *int64
+		v    float64
+		h    *histogram.Histogram
+		fh   *histogram.FloatHistogram
+	)
+	switch entry {
+	case textparse.EntrySeries:
+		line, own, v = p.Series()
+	case textparse.EntryHistogram:
+		line, own, h, fh = p.Histogram()
+	default:
+		return nil, false, nil
+	}
+	if x = s.cache[string(line)]; x == nil {
+		var set labels.Labels
+		p.Labels(&set)
+		x = s.remember(string(line), set)
+		isNew = true
+	} else {
+		isNew = x.dead
+	}
+	if x.leftOut {
+		return nil, false, nil
+	}
+	t := at
+	if own != nil {
+		t = *own
+	}
+	x.round, x.dead = s.round, false
+	if h == nil && fh == nil {
+		return x, isNew, s.put(app, x, t, v)
+	}
+	return x, isNew, s.putHistogram(app, x, t, h, fh)
+}
+
+// remember caches the identity of a series that was met for the first time.
+func (s *scraper) remember(line string, set labels.Labels) *series {
+	x := &series{place: -1}
+	if s.leaveOut != nil && s.leaveOut(set.Get(model.MetricNameLabel)) {
+		x.leftOut = true
+		s.skipped++
+	} else {
+		x.set = s.label(set)
+	}
+	s.cache[line] = x
+	return x
+}
+
 // put appends a sample. That one is late or twice there is the component's
 // fault and costs that sample only.
 func (s *scraper) put(app storage.AppenderV2, x *series, t int64, v float64) error {
-	ref, err := app.Append(x.ref, x.set, 0, t, v, nil, nil, storage.AOptions{})
+	if math.IsNaN(v) && math.Float64bits(v) != value.StaleNaN {
+		v = math.Float64frombits(value.NormalNaN) // a stale marker is ours to write
+	}
+	return s.stored(x, func() (storage.SeriesRef, error) {
+		return app.Append(x.ref, x.set, 0, t, v, nil, nil, storage.AOptions{})
+	})
+}
+
+func (s *scraper) putHistogram(app storage.AppenderV2, x *series, t int64, h *histogram.Histogram, fh *histogram.FloatHistogram) error {
+	return s.stored(x, func() (storage.SeriesRef, error) { return app.Append(x.ref, x.set, 0, t, 0, h, fh, storage.AOptions{}) })
+}
+
+func (s *scraper) stored(x *series, appended func() (storage.SeriesRef, error)) error {
+	ref, err := appended()
 	switch {
 	case err == nil:
 		x.ref = ref
@@ -267,7 +350,7 @@ func (s *scraper) put(app storage.AppenderV2, x *series, t int64, v float64) err
 func (s *scraper) stale(app storage.AppenderV2, at int64) error {
 	for line, x := range s.cache {
 		switch {
-		case x.round == s.round:
+		case x.round == s.round, x.leftOut:
 		case !x.dead:
 			x.dead = true
 			if err := s.put(app, x, at, math.Float64frombits(value.StaleNaN)); err != nil {
