@@ -40,6 +40,7 @@ type Meta struct {
 	Phases     []Phase    `json:"phases"`
 	Collectors []Observer `json:"collectors"` // what watched, what it cost
 	Gaps       []Gap      `json:"gaps,omitempty"`
+	Access     []Access   `json:"access,omitempty"`
 	LeftOut    []string   `json:"leftOut,omitempty"` // what the simulation does not do
 	// Settings are the --set values of the run, verbatim: what distinguishes
 	// it from the experiment file.
@@ -161,6 +162,15 @@ type Observer struct {
 	Samples         int64   `json:"samples"`
 	CPUSeconds      float64 `json:"cpuSeconds,omitempty"`
 	Note            string  `json:"note,omitempty"`
+}
+
+// Access is something that the user may or may not see of an existing cluster.
+type Access struct {
+	What      string `json:"what"`
+	Collector string `json:"collector"`
+	Grant     string `json:"grant"` // in RBAC's words: "list, watch pods"
+	Allowed   bool   `json:"allowed"`
+	Adds      string `json:"adds"` // what a recording has with it
 }
 
 // Gap is something that was not observed. Readers must treat it as unknown,

@@ -13,6 +13,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/kubedyno/kubedyno/cluster"
+	"github.com/kubedyno/kubedyno/cluster/access"
 	"github.com/kubedyno/kubedyno/collect/metrics"
 	"github.com/kubedyno/kubedyno/collect/objects"
 	"github.com/kubedyno/kubedyno/collect/process"
@@ -77,6 +78,7 @@ func (s *session) run(ctx context.Context) (err error) {
 	if err := s.describeCluster(); err != nil {
 		return err
 	}
+	s.checkAccess(work)
 
 	asking, reading, err := s.startCollectors(work)
 	if asking == nil {
@@ -139,6 +141,36 @@ func (s *session) startTarget(ctx context.Context) (target, error) {
 		return newLabTarget(ctx, s.o, s.note)
 	}
 	return s.connect(ctx)
+}
+
+// checkAccess notes what the user may see of a cluster that is not ours. Who may
+// not even ask still gets a recording of what answers.
+func (s *session) checkAccess(ctx context.Context) {
+	if s.plane.Kind == cluster.KindLab {
+		return
+	}
+	grants, err := s.grants(ctx)
+	if err != nil {
+		s.w.Gap(record.Gap{Collector: "access", Reason: err.Error()})
+		return
+	}
+	_ = s.w.Update(func(m *record.Meta) { // a disk that is full ends the run elsewhere
+		for _, g := range grants.List {
+			m.Access = append(m.Access, record.Access{What: g.What, Collector: g.Collector, Grant: g.Target(), Allowed: g.Allowed, Adds: g.Adds})
+		}
+	})
+}
+
+func (s *session) grants(ctx context.Context) (access.Grants, error) {
+	rc, err := s.plane.RESTConfig("collect")
+	if err != nil {
+		return access.Grants{}, err
+	}
+	client, err := kubernetes.NewForConfig(rc)
+	if err != nil {
+		return access.Grants{}, fmt.Errorf("check access: %w", err)
+	}
+	return access.Check(ctx, client, access.Needs())
 }
 
 // perform is the run between cluster and collectors up and down.

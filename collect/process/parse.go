@@ -23,12 +23,14 @@ type stat struct {
 	state      byte
 	ppid       int32
 	flags      uint64
+	minorFault int64
 	majorFault int64
 	utime      int64 // in 1/userHz s
 	stime      int64
 	threads    int32
 	start      uint64 // in 1/userHz s since boot
 	rssPages   int64
+	guest      int64 // in 1/userHz s, part of utime; -1: a kernel before 2.6.24
 }
 
 func parseStat(b []byte) (stat, error) {
@@ -57,11 +59,19 @@ func parseStat(b []byte) (stat, error) {
 	}
 	s.ppid = int32(v[0])
 	s.flags = uint64(v[5])
-	s.majorFault = v[8]
+	s.minorFault, s.majorFault = v[6], v[8]
 	s.utime, s.stime = v[10], v[11]
 	s.threads = int32(v[16])
 	s.start = uint64(v[18])
 	s.rssPages = v[20]
+	// guest_time is field 43 of proc_pid_stat(5); rss is field 24.
+	for range 18 {
+		field(&rest)
+	}
+	s.guest = -1
+	if n, ok := integer(field(&rest)); ok {
+		s.guest = n
+	}
 	return s, nil
 }
 
@@ -131,32 +141,170 @@ func parseThrottle(b []byte) (throttle, error) {
 	return t, nil
 }
 
-// cpuTimes is the first line of /proc/stat in seconds.
-type cpuTimes struct{ user, system, idle, iowait, steal float64 }
+// cpuTimes is one cpu line of /proc/stat, in 1/userHz s, as the kernel counts:
+// guest is part of user, guestNice of nice.
+type cpuTimes struct{ user, nice, system, idle, iowait, irq, softirq, steal, guest, guestNice int64 }
 
-func parseCPU(b []byte) (cpuTimes, error) {
-	var t cpuTimes
-	if !bytes.HasPrefix(b, []byte("cpu ")) {
-		return t, errFormat
-	}
-	line, _, _ := bytes.Cut(b[4:], []byte{'\n'})
-	var v [8]float64 // user nice system idle iowait irq softirq steal; guest is inside user
+// parseCPU reads what follows the name of a CPU.
+func parseCPU(line []byte) (cpuTimes, error) {
+	var v [10]int64
 	for i := range v {
 		n, ok := integer(field(&line))
 		if !ok {
-			return t, errFormat
+			if i >= 8 { // kernels before 2.6.33 do not count guests
+				break
+			}
+			return cpuTimes{}, errFormat
 		}
-		v[i] = float64(n) / userHz
+		v[i] = n
 	}
-	return cpuTimes{user: v[0] + v[1], system: v[2] + v[5] + v[6], idle: v[3], iowait: v[4], steal: v[7]}, nil
+	return cpuTimes{v[0], v[1], v[2], v[3], v[4], v[5], v[6], v[7], v[8], v[9]}, nil
 }
 
-// disk is one line of /proc/diskstats.
+// machineStat is /proc/stat as far as it is used; -1 is what it has not.
+type machineStat struct {
+	all                               cpuTimes
+	switches, forks, running, blocked int64
+}
+
+// parseMachineStat calls core with each CPU's line.
+func parseMachineStat(b []byte, core func(cpu int32, t cpuTimes)) (machineStat, error) {
+	m := machineStat{switches: -1, forks: -1, running: -1, blocked: -1}
+	if !bytes.HasPrefix(b, []byte("cpu ")) {
+		return m, errFormat
+	}
+	for len(b) > 0 {
+		var line []byte
+		line, b, _ = bytes.Cut(b, []byte{'\n'})
+		name := field(&line)
+		var to *int64
+		switch string(name) {
+		case "cpu":
+			var err error
+			if m.all, err = parseCPU(line); err != nil {
+				return m, err
+			}
+		case "ctxt":
+			to = &m.switches
+		case "processes":
+			to = &m.forks
+		case "procs_running":
+			to = &m.running
+		case "procs_blocked":
+			to = &m.blocked
+		default:
+			if n, ok := bytes.CutPrefix(name, []byte("cpu")); ok {
+				if cpu, ok := integer(n); ok && cpu >= 0 {
+					if t, err := parseCPU(line); err == nil {
+						core(int32(cpu), t)
+					}
+				}
+			}
+		}
+		if to != nil {
+			if n, ok := integer(field(&line)); ok {
+				*to = n
+			}
+		}
+	}
+	return m, nil
+}
+
+// parseRunDelay sums the run delay of all CPUs in /proc/schedstat, in ns: the
+// eighth number of a cpu line, which all of its versions have there.
+func parseRunDelay(b []byte) (ns int64, ok bool) {
+	for len(b) > 0 {
+		var line []byte
+		line, b, _ = bytes.Cut(b, []byte{'\n'})
+		if !bytes.HasPrefix(line, []byte("cpu")) {
+			continue
+		}
+		field(&line)
+		for range 7 {
+			field(&line)
+		}
+		n, good := integer(field(&line))
+		if !good {
+			return 0, false
+		}
+		ns, ok = ns+n, true
+	}
+	return ns, ok
+}
+
+// network is /proc/net/dev: loopback apart.
+type network struct{ received, sent, loopback, errors int64 }
+
+func parseNetwork(b []byte) (n network, ok bool) {
+	for len(b) > 0 {
+		var line []byte
+		line, b, _ = bytes.Cut(b, []byte{'\n'})
+		name, rest, colon := bytes.Cut(line, []byte{':'})
+		if !colon {
+			continue
+		}
+		var v [12]int64 // bytes packets errs drop fifo frame compressed multicast; bytes packets errs drop
+		good := true
+		for i := range v {
+			x, is := integer(field(&rest))
+			v[i], good = x, good && is
+		}
+		if !good {
+			continue
+		}
+		ok = true
+		n.errors += v[2] + v[3] + v[10] + v[11]
+		if string(bytes.TrimSpace(name)) == "lo" {
+			n.loopback += v[8]
+			continue
+		}
+		n.received += v[0]
+		n.sent += v[8]
+	}
+	return n, ok
+}
+
+// paired finds values in /proc/net/snmp and netstat, where a line of names is
+// followed by one of values. What is not there stays -1.
+func paired(b []byte, prefix string, names []string) []int64 {
+	values := make([]int64, len(names))
+	for i := range values {
+		values[i] = -1
+	}
+	i := bytes.Index(b, []byte(prefix))
+	if i < 0 {
+		return values
+	}
+	heads, rest, _ := bytes.Cut(b[i+len(prefix):], []byte{'\n'})
+	row, _, _ := bytes.Cut(rest, []byte{'\n'})
+	row, ok := bytes.CutPrefix(row, []byte(prefix))
+	if !ok {
+		return values
+	}
+	for {
+		head := field(&heads)
+		value := field(&row)
+		if len(head) == 0 || len(value) == 0 {
+			return values
+		}
+		for k, name := range names {
+			if string(head) == name {
+				if n, ok := integer(value); ok {
+					values[k] = n
+				}
+			}
+		}
+	}
+}
+
+// disk is one line of /proc/diskstats. Times are in ms.
 type disk struct {
-	name                  []byte // aliases the input
-	readBytes, writeBytes int64
-	busyMillis            int64
-	flushes, flushMillis  int64 // -1: a kernel before 5.5 does not count them
+	name                            []byte // aliases the input
+	reads, readBytes, readMillis    int64
+	writes, writeBytes, writeMillis int64
+	inFlight                        int64
+	busyMillis, queueMillis         int64
+	flushes, flushMillis            int64 // -1: a kernel before 5.5 does not count them
 }
 
 // eachDisk calls f with each line; f must not keep the name.
@@ -180,7 +328,9 @@ func eachDisk(b []byte, f func(disk)) {
 			continue
 		}
 		const sector = 512 // in this file, whatever the device's own
-		d.readBytes, d.writeBytes, d.busyMillis = v[2]*sector, v[6]*sector, v[9]
+		d.reads, d.readBytes, d.readMillis = v[0], v[2]*sector, v[3]
+		d.writes, d.writeBytes, d.writeMillis = v[4], v[6]*sector, v[7]
+		d.inFlight, d.busyMillis, d.queueMillis = v[8], v[9], v[10]
 		if n >= 17 {
 			d.flushes, d.flushMillis = v[15], v[16]
 		}

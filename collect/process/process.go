@@ -1,9 +1,11 @@
 // Package process records the processes of the machine, and the machine
-// itself, each second from /proc.
+// itself, each second from /proc, and the end of each process as the kernel
+// tells it.
 //
 // Every process gets a row when it moved; one of the run gets a row each
 // second. A field that cannot be read is -1, never 0. A process that lives
-// shorter than the interval is seen only by luck.
+// shorter than the interval has a row in the table of exits, with all that it
+// used; where the kernel's events may not be read, that is a gap.
 //
 // Start with New.
 package process
@@ -15,12 +17,12 @@ import (
 	"maps"
 	"os"
 	"runtime"
+	"strings"
 	"sync"
 	"time"
 
 	"github.com/kubedyno/kubedyno/collect"
 	"github.com/kubedyno/kubedyno/record"
-	"golang.org/x/sys/unix"
 )
 
 // Names of our own processes, which start the others: what they start is not theirs.
@@ -46,8 +48,11 @@ type Options struct {
 	Components []Component // more can be attached while it runs
 	// Redact takes secrets out of a command line.
 	Redact func(args []string) []string
-	// Proc and Sys stand in for /proc and /sys.
+	// Proc and Sys stand in for /proc and /sys. The kernel's events are of this
+	// machine, so that there are none with another /proc.
 	Proc, Sys string
+
+	events func() (exitSource, error) // stands in for the kernel's
 }
 
 // A Collector samples all processes.
@@ -73,6 +78,12 @@ func New(o Options) *Collector {
 	if o.Redact == nil {
 		o.Redact = record.RedactArgs
 	}
+	if o.events == nil {
+		o.events = kernelEvents
+		if o.Proc != "/proc" {
+			o.events = func() (exitSource, error) { return nil, fmt.Errorf("%s is not this machine's", o.Proc) }
+		}
+	}
 	c := &Collector{o: o, known: map[int32]named{int32(os.Getpid()): {component: Self}}}
 	c.Attach(o.Components...)
 	return c
@@ -92,21 +103,29 @@ func (c *Collector) Attach(components ...Component) {
 }
 
 // Name implements collect.Collector.
-func (c *Collector) Name() string { return "process" }
+func (c *Collector) Name() string { return collectorName }
+
+const collectorName = "process"
 
 // sink is what the collector writes to.
 type sink interface {
 	Process(record.ProcessSample)
 	Machine(record.MachineSample)
+	Core(record.CoreSample)
+	Disk(record.DiskSample)
+	Exit(record.ProcessExit)
+	Gap(record.Gap)
 }
 
 // Collect implements collect.Collector.
 func (c *Collector) Collect(ctx context.Context, w *record.Writer) error {
-	w.Observes(record.TableProcesses, record.TableMachine)
-	return c.collect(ctx, w)
+	w.Observes(record.TableProcesses, record.TableMachine, record.TableCores, record.TableDisks)
+	return c.collect(ctx, w, false, func(time.Time) error { return nil })
 }
 
-func (c *Collector) collect(ctx context.Context, w sink) error {
+// collect scans each interval until ctx ends. It calls scanned after each one,
+// and ends with its error.
+func (c *Collector) collect(ctx context.Context, w sink, all bool, scanned func(time.Time) error) error {
 	if runtime.GOOS != "linux" {
 		return collect.NotSupported("processes are read from /proc, which %s has not", runtime.GOOS)
 	}
@@ -115,49 +134,100 @@ func (c *Collector) collect(ctx context.Context, w sink) error {
 		return collect.NotSupported("processes cannot be read: %v", err)
 	}
 	defer s.close()
+	src, err := c.o.events()
+	var t *tracker
+	switch {
+	case err != nil:
+		s.gaps.once(string(record.TableExits), "ends of processes: "+err.Error())
+	default:
+		defer src.close()
+		t = newTracker(s, src, w)
+		if o, ok := w.(interface{ Observes(...record.Table) }); ok {
+			o.Observes(record.TableExits)
+		}
+		if why := src.partial(); why != "" {
+			s.gaps.once(string(record.TableExits)+".command", why) // the table itself is there
+		}
+	}
 	tick := time.NewTicker(c.o.Interval)
 	defer tick.Stop()
+	var look <-chan time.Time
+	if t != nil {
+		events := time.NewTicker(min(lookEvery, c.o.Interval))
+		defer events.Stop()
+		look = events.C
+	}
 	a := record.Observer{IntervalSeconds: c.o.Interval.Seconds()}
 	defer func() {
 		a.Samples = s.rows
+		var notes []string
 		if s.hidden > 0 {
-			a.Note = fmt.Sprintf("the I/O of a process could not be read %d times, for lack of permission", s.hidden)
+			notes = append(notes, fmt.Sprintf("the I/O of a process could not be read %d times, for lack of permission", s.hidden))
 		}
+		if t != nil {
+			a.Samples += t.rows
+			notes = append(notes, fmt.Sprintf("%d ends of processes", t.rows))
+			if t.lost > 0 {
+				notes = append(notes, fmt.Sprintf("%d events lost", t.lost))
+			}
+		}
+		a.Note = strings.Join(notes, "; ")
 		c.mu.Lock()
 		c.acct = a
 		c.mu.Unlock()
 	}()
+	scan := true
 	for last := false; ; {
-		cpu, err := c.once(s, w, last)
+		cpu, now, err := c.once(s, t, scan, all, last)
 		a.CPUSeconds += cpu
 		if err != nil {
-			return fmt.Errorf("scan %s: %w", c.o.Proc, err)
+			return err
+		}
+		if scan {
+			if err := scanned(now); err != nil {
+				return err
+			}
 		}
 		if last {
 			return nil
 		}
 		select {
 		case <-tick.C:
+			scan = true
+		case <-look:
+			scan = false
 		case <-ctx.Done():
-			last = true // one more, so that the tables reach the run's end
+			scan, last = true, true // one more, so that the tables reach the run's end
 		}
 	}
 }
 
-// once samples everything and returns the CPU that this took.
-func (c *Collector) once(s *scanner, w sink, all bool) (float64, error) {
-	runtime.LockOSThread() // so that the thread's usage is the scan's
+// once reads the kernel's events, and with scan samples everything, and
+// returns the CPU that this took.
+func (c *Collector) once(s *scanner, t *tracker, scan, all, last bool) (cpu float64, now time.Time, err error) {
+	runtime.LockOSThread() // so that the thread's usage is ours
 	defer runtime.UnlockOSThread()
-	cpu := threadCPU()
-	now := time.Now()
+	began := threadCPU()
+	defer func() { cpu = threadCPU() - began }()
+	now = time.Now()
 	c.mu.Lock()
 	before := maps.Clone(c.known)
 	c.mu.Unlock()
+	if t != nil {
+		look := t.look
+		if last {
+			look = func(_ time.Time, known map[int32]named) error { return t.finish(known) }
+		}
+		if err := look(now, before); err != nil {
+			return 0, now, err
+		}
+	}
+	if !scan {
+		return 0, now, nil
+	}
 	known := maps.Clone(before) // the scan takes out what was used again
-	m, err := s.machine(now)
-	if err == nil {
-		w.Machine(m)
-		err = s.scan(now, known, all)
+	if err = s.machine(now); err == nil {
+		err = s.scan(now, known, all || last)
 	}
 	// A named process that is gone gives its PID up.
 	c.mu.Lock()
@@ -167,18 +237,13 @@ func (c *Collector) once(s *scanner, w sink, all bool) (float64, error) {
 		}
 	}
 	c.mu.Unlock()
-	if errors.Is(err, os.ErrPermission) {
-		err = collect.NotSupported("processes cannot be read: %v", err)
+	if err != nil {
+		if errors.Is(err, os.ErrPermission) {
+			return 0, now, collect.NotSupported("processes cannot be read: %v", err)
+		}
+		return 0, now, fmt.Errorf("scan %s: %w", c.o.Proc, err)
 	}
-	return threadCPU() - cpu, err
-}
-
-func threadCPU() float64 {
-	var r unix.Rusage
-	if unix.Getrusage(unix.RUSAGE_THREAD, &r) != nil {
-		return 0
-	}
-	return float64(r.Utime.Nano()+r.Stime.Nano()) / 1e9
+	return 0, now, nil
 }
 
 // Account implements collect.Accountant.

@@ -21,6 +21,12 @@ func TestMain(m *testing.M) {
 	case "burn":
 		burn(60 * time.Second)
 		return
+	case "threads":
+		threads(4, 75*time.Millisecond)
+		os.Exit(7)
+	case "orphan":
+		orphan()
+		return
 	}
 	goleak.VerifyTestMain(m)
 }
@@ -35,12 +41,48 @@ func burn(d time.Duration) {
 	}
 }
 
+// threads burns CPU on n threads for d each.
+func threads(n int, d time.Duration) {
+	var wg sync.WaitGroup
+	for range n {
+		wg.Go(func() {
+			x := 0
+			for end := time.Now().Add(d); time.Now().Before(end); {
+				for i := range 10000 {
+					x += i
+				}
+			}
+			_ = x
+			_ = make([]byte, 8<<20)
+		})
+	}
+	wg.Wait()
+}
+
+// orphan leaves a child that outlives it.
+func orphan() {
+	cmd := exec.Command("/bin/sh", "-c", "sleep 0.3; exit 5", "grandchild")
+	if err := cmd.Start(); err != nil {
+		os.Exit(1)
+	}
+	fmt.Println(cmd.Process.Pid)
+}
+
 // tables keeps what a collector writes.
 type tables struct {
 	mu        sync.Mutex
 	processes []record.ProcessSample
 	machine   []record.MachineSample
+	cores     []record.CoreSample
+	disks     []record.DiskSample
+	exits     []record.ProcessExit
+	gaps      []record.Gap
 }
+
+func (s *tables) Core(r record.CoreSample)  { s.cores = append(s.cores, r) }
+func (s *tables) Disk(r record.DiskSample)  { s.disks = append(s.disks, r) }
+func (s *tables) Exit(r record.ProcessExit) { s.exits = append(s.exits, r) }
+func (s *tables) Gap(g record.Gap)          { s.gaps = append(s.gaps, g) }
 
 func (s *tables) Process(r record.ProcessSample) {
 	s.mu.Lock()
@@ -110,9 +152,14 @@ func TestParseThrottle(t *testing.T) {
 }
 
 func TestParseMachineFiles(t *testing.T) {
-	c, err := parseCPU([]byte("cpu  2499 32934 12167 134229 520 3 132 37 40 50\ncpu0 1 2 3 4 5 6 7 8 9 10\n"))
-	if want := (cpuTimes{user: 354.33, system: 123.02, idle: 1342.29, iowait: 5.2, steal: 0.37}); err != nil || c != want {
-		t.Errorf("cpu: got %+v, %v; want %+v", c, err, want)
+	var cores []string
+	m, err := parseMachineStat([]byte("cpu  2499 32934 12167 134229 520 3 132 37 40 50\ncpu0 1 2 3 4 5 6 7 8 9 10\ncpu12 1 2 3 4 5 6 7 8\nintr 5 6\nctxt 7\nbtime 8\nprocesses 9\nprocs_running 2\nprocs_blocked 1\n"),
+		func(cpu int32, c cpuTimes) { cores = append(cores, fmt.Sprint(cpu, c)) })
+	if want := (machineStat{cpuTimes{2499, 32934, 12167, 134229, 520, 3, 132, 37, 40, 50}, 7, 9, 2, 1}); err != nil || m != want {
+		t.Errorf("stat: got %+v, %v; want %+v", m, err, want)
+	}
+	if got, want := strings.Join(cores, "; "), "0 {1 2 3 4 5 6 7 8 9 10}; 12 {1 2 3 4 5 6 7 8 0 0}"; got != want {
+		t.Errorf("cores: got %s, want %s", got, want)
 	}
 	us, err := parsePressure([]byte("some avg10=1.79 avg60=12.77 avg300=21.50 total=127516686\nfull avg10=0.00 avg60=0.00 avg300=0.00 total=7\n"))
 	if err != nil || us != 127516686 {
@@ -122,17 +169,20 @@ func TestParseMachineFiles(t *testing.T) {
 	eachDisk([]byte("   7       0 loop0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0\n"+
 		" 254       0 vda 126063 12146 4114410 42749 37346 103478 16425008 21996 0 11232 66098 16029 74 5982968 1254 3125 97\n"+
 		" 8 0 sda 1 2 3 4 5 6 7 8 9 10 11\nbroken\n"), func(d disk) {
-		disks = append(disks, fmt.Sprint(string(d.name), " ", d.readBytes, " ", d.writeBytes, " ", d.busyMillis, " ", d.flushes, " ", d.flushMillis))
+		disks = append(disks, fmt.Sprint(string(d.name), " ", d.readBytes, " ", d.writeBytes, " ", d.busyMillis, " ", d.flushes, " ", d.flushMillis, " ", d.reads, " ", d.readMillis, " ", d.writes, " ", d.writeMillis, " ", d.inFlight, " ", d.queueMillis))
 	})
 	got := strings.Join(disks, "; ")
-	if want := "loop0 0 0 0 0 0; vda 2106577920 8409604096 11232 3125 97; sda 1536 3584 10 -1 -1"; got != want {
+	if want := "loop0 0 0 0 0 0 0 0 0 0 0 0; vda 2106577920 8409604096 11232 3125 97 126063 42749 37346 21996 0 66098; sda 1536 3584 10 -1 -1 1 4 5 8 9 11"; got != want {
 		t.Errorf("disks:\n got %s\nwant %s", got, want)
 	}
 }
 
 func FuzzParse(f *testing.F) {
 	f.Add("7 (a) (b c) S 1 7 7 0 -1 2129984 0 0 0 0 0 5 0 0 20 0 1 0 13 0 0 1")
-	f.Add("cpu  1 2 3 4 5 6 7 8")
+	f.Add("cpu  1 2 3 4 5 6 7 8\ncpu0 1 2 3 4 5 6 7 8 9 10\nctxt 5")
+	f.Add("Tcp: ActiveOpens PassiveOpens\nTcp: 1 2\n")
+	f.Add("  lo: 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16\n")
+	f.Add("version 15\ncpu0 0 0 0 0 0 0 1 2 3\n")
 	f.Add("some avg10=1.79 total=1\n")
 	f.Add("nr_periods 10\nnr_throttled 3\nthrottled_time 15")
 	f.Add("x\nread_bytes: 1\nwrite_bytes: 2\n")
@@ -143,7 +193,10 @@ func FuzzParse(f *testing.F) {
 		parseSwitches(b)
 		parseIO(b)
 		parseThrottle(b)
-		parseCPU(b)
+		parseMachineStat(b, func(int32, cpuTimes) {})
+		parseRunDelay(b)
+		parseNetwork(b)
+		paired(b, "Tcp: ", snmpNames)
 		parsePressure(b)
 		eachDisk(b, func(disk) {})
 		if string(b) != s {
@@ -165,7 +218,7 @@ func TestRealChild(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 1500*time.Millisecond)
 	defer cancel()
 	began := time.Now()
-	if err := c.collect(ctx, &got); err != nil {
+	if err := c.collect(ctx, &got, false, ignore); err != nil {
 		t.Fatal(err)
 	}
 	took := time.Since(began).Seconds()
@@ -209,7 +262,7 @@ func TestRealChild(t *testing.T) {
 	if n := len(got.machine); n < 5 || got.machine[n-1].Idle <= 0 || got.machine[n-1].MemoryAvailableBytes <= 0 {
 		t.Errorf("machine: %d samples", n)
 	}
-	if a := c.Account(); a.Samples != int64(len(got.processes)) || a.CPUSeconds <= 0 {
+	if a := c.Account(); a.Samples != int64(len(got.processes)+len(got.exits)) || a.CPUSeconds <= 0 {
 		t.Errorf("account: %+v", a)
 	}
 }
@@ -259,7 +312,7 @@ func TestUnreadableIsNotZero(t *testing.T) {
 	var got tables
 	c := New(Options{Proc: f.proc, Sys: f.sys})
 	s := f.scanner(&got)
-	if _, err := c.once(s, &got, false); err != nil {
+	if _, _, err := c.once(s, nil, true, false, false); err != nil {
 		t.Fatal(err)
 	}
 	r := got.processes[0]
@@ -286,7 +339,7 @@ func TestIdentity(t *testing.T) {
 	s := f.scanner(&got)
 	see := func(pid int) string {
 		t.Helper()
-		if _, err := c.once(s, &got, true); err != nil {
+		if _, _, err := c.once(s, nil, true, true, false); err != nil {
 			t.Fatal(err)
 		}
 		rows := got.of(pid)
@@ -361,7 +414,7 @@ func TestThrottlingAndDisks(t *testing.T) {
 	s := f.scanner(&got)
 	for _, d := range [][2]int{{1000, 5000}, {1900, 5100}, {2000, 6000}} {
 		disks(d[0], d[1])
-		c.once(s, &got, false)
+		c.once(s, nil, true, false, false)
 	}
 	var busy []float64
 	for _, m := range got.machine {
@@ -400,7 +453,11 @@ func BenchmarkScan(b *testing.B) {
 					var before, after syscall.Rusage
 					syscall.Getrusage(syscall.RUSAGE_SELF, &before)
 					for b.Loop() {
-						if err := s.scan(time.Now(), nil, all); err != nil {
+						now := time.Now()
+						if err := s.machine(now); err != nil {
+							b.Fatal(err)
+						}
+						if err := s.scan(now, nil, all); err != nil {
 							b.Fatal(err)
 						}
 					}
@@ -414,7 +471,14 @@ func BenchmarkScan(b *testing.B) {
 	}
 }
 
+func ignore(time.Time) error { return nil }
+
 type nothing struct{}
+
+func (nothing) Core(record.CoreSample)  {}
+func (nothing) Disk(record.DiskSample)  {}
+func (nothing) Exit(record.ProcessExit) {}
+func (nothing) Gap(record.Gap)          {}
 
 func (nothing) Process(record.ProcessSample) {}
 func (nothing) Machine(record.MachineSample) {}

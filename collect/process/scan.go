@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/kubedyno/kubedyno/record"
-	"golang.org/x/sys/unix"
 )
 
 const (
@@ -38,9 +37,14 @@ type scanner struct {
 	boot      time.Time // so that a process's start does not move with the clock
 	page      int64
 	procs     map[int32]*proc
-	gen       uint64
-	rows      int64
-	hidden    int64 // processes whose io could not be read
+	ended     map[int32]*proc // that the last scan no longer found
+	// born is the component of a process whose parent may be gone; nil where
+	// nobody knows.
+	born   func(pid int32, start uint64) string
+	gen    uint64
+	rows   int64
+	hidden int64 // processes whose io could not be read
+	gaps   gaps
 
 	disks    map[string]bool // whether a device is a disk of its own
 	busy     map[string]int64
@@ -89,22 +93,11 @@ func newScanner(root, sys string, out sink, redact func([]string) []string) (*sc
 	return &scanner{
 		root: root, sys: sys, out: out, redact: redact, dir: dir,
 		buf: make([]byte, 16<<10), boot: bootTime(), page: int64(os.Getpagesize()),
-		procs: map[int32]*proc{}, disks: map[string]bool{}, busy: map[string]int64{},
+		procs: map[int32]*proc{}, gaps: gaps{out: out}, disks: map[string]bool{}, busy: map[string]int64{},
 	}, nil
 }
 
 func (s *scanner) close() error { return s.dir.Close() }
-
-// bootTime is when this machine started, by the clock as it is now: /proc/stat
-// has it in whole seconds only.
-func bootTime() time.Time {
-	var ts unix.Timespec
-	now := time.Now()
-	if unix.ClockGettime(unix.CLOCK_BOOTTIME, &ts) != nil {
-		return time.Time{}
-	}
-	return now.Add(-time.Duration(ts.Nano()))
-}
 
 // scan reads every process once. known maps the PIDs that the run has named.
 // all writes each process, moved or not.
@@ -117,6 +110,7 @@ func (s *scanner) scan(now time.Time, known map[int32]named, all bool) error {
 		return err
 	}
 	s.gen++
+	s.ended = map[int32]*proc{}
 	at := now.UnixMicro()
 	for _, name := range names {
 		if name[0] < '1' || name[0] > '9' {
@@ -136,9 +130,30 @@ func (s *scanner) scan(now time.Time, known map[int32]named, all bool) error {
 				s.write(p, p.written)
 			}
 			delete(s.procs, pid)
+			s.ended[pid] = p
 		}
 	}
 	return nil
+}
+
+// seen is the process that a scan showed under this PID and start, in ns since
+// boot and good to within, or nil.
+func (s *scanner) seen(pid int32, start, within int64) *proc {
+	for _, p := range []*proc{s.procs[pid], s.ended[pid]} {
+		if p != nil && p.start >= toTicks(max(start-within, 0)) && p.start <= toTicks(start+within) {
+			return p
+		}
+	}
+	return nil
+}
+
+// stat is the state of a process that scan need not have shown.
+func (s *scanner) stat(pid int32) (stat, error) {
+	b, err := s.read(s.root + "/" + strconv.Itoa(int(pid)) + "/stat")
+	if err != nil {
+		return stat{}, err
+	}
+	return parseStat(b)
 }
 
 func (s *scanner) process(pid int32, name string, now time.Time, at int64, known map[int32]named, all bool) {
@@ -179,13 +194,17 @@ func (s *scanner) process(pid int32, name string, now time.Time, at int64, known
 			p.component, p.cgroup, p.attached, p.seq = n.component, n.cgroup, true, n.seq
 		} else if p.component == "" {
 			p.component = s.inherited(st.ppid)
+			if p.component == "" && s.born != nil {
+				p.component = s.born(pid, st.start)
+			}
 		}
 	}
 
 	row := record.ProcessSample{
 		TimeMicros: at, PID: pid, PPID: st.ppid, StartMicros: p.startUS, Component: p.component,
 		UserSeconds: float64(st.utime) / userHz, SystemSeconds: float64(st.stime) / userHz,
-		RSSBytes: st.rssPages * s.page, MajorFaults: st.majorFault, Threads: st.threads,
+		RSSBytes: st.rssPages * s.page, MajorFaults: st.majorFault, MinorFaults: st.minorFault,
+		GuestSeconds: float64(st.guest) / userHz, Threads: st.threads,
 		RunDelaySeconds: -1, ReadBytes: -1, WriteBytes: -1, VoluntarySwitches: -1, InvoluntarySwitches: -1,
 		FDs: -1, ThrottledSeconds: -1, ThrottledPeriods: -1, Periods: -1,
 	}
@@ -196,6 +215,7 @@ func (s *scanner) process(pid int32, name string, now time.Time, at int64, known
 		old := p.last
 		row.RunDelaySeconds, row.ReadBytes, row.WriteBytes = old.RunDelaySeconds, old.ReadBytes, old.WriteBytes
 		row.VoluntarySwitches, row.InvoluntarySwitches, row.FDs = old.VoluntarySwitches, old.InvoluntarySwitches, old.FDs
+		row.ThrottledSeconds, row.ThrottledPeriods, row.Periods = old.ThrottledSeconds, old.ThrottledPeriods, old.Periods
 		row.Command = p.command
 		p.last, p.held = row, true
 		return
@@ -218,7 +238,7 @@ func (s *scanner) process(pid int32, name string, now time.Time, at int64, known
 // unmoved reports that the process did nothing that its stat line shows.
 func unmoved(a, b record.ProcessSample) bool {
 	return a.UserSeconds == b.UserSeconds && a.SystemSeconds == b.SystemSeconds &&
-		a.MajorFaults == b.MajorFaults && a.Threads == b.Threads && a.RSSBytes == b.RSSBytes && a.PPID == b.PPID &&
+		a.MajorFaults == b.MajorFaults && a.MinorFaults == b.MinorFaults && a.Threads == b.Threads && a.RSSBytes == b.RSSBytes && a.PPID == b.PPID &&
 		a.Component == b.Component
 }
 
@@ -256,6 +276,12 @@ func (s *scanner) command(p *proc, flags uint64) string {
 	if cut {
 		b = b[:maxCommand]
 	}
+	return s.line(b, cut)
+}
+
+// line is a command line for people, from arguments that end in zeros.
+func (s *scanner) line(b []byte, cut bool) string {
+	b = bytes.TrimRight(b, "\x00")
 	line := strings.ToValidUTF8(strings.Join(s.redact(strings.Split(string(b), "\x00")), " "), "�")
 	if cut {
 		line += " …"
@@ -272,6 +298,9 @@ func (s *scanner) detail(p *proc, row *record.ProcessSample, kernel bool) {
 		}
 	} else if errors.Is(err, syscall.EACCES) || errors.Is(err, syscall.EPERM) {
 		s.hidden++
+		if os.Geteuid() != 0 { // root is refused by few, which the account counts
+			s.gaps.once("io", "storage bytes and open files of other users' processes: "+reason(err)+"; run as root, or grant CAP_SYS_PTRACE")
+		}
 	}
 	if !kernel {
 		row.FDs = s.fds(p)
@@ -441,87 +470,4 @@ func retry(f func() (int, error)) (int, error) {
 			return n, err
 		}
 	}
-}
-
-// machine reads the machine's own counters.
-func (s *scanner) machine(now time.Time) (record.MachineSample, error) {
-	m := record.MachineSample{
-		TimeMicros: now.UnixMicro(), MemoryAvailableBytes: -1,
-		DiskReadBytes: -1, DiskWriteBytes: -1, DiskBusySeconds: -1, FlushCount: -1, FlushSeconds: -1,
-		CPUPressureSeconds: -1,
-	}
-	b, err := s.read(s.root + "/stat")
-	if err != nil {
-		return m, err
-	}
-	t, err := parseCPU(b)
-	if err != nil {
-		return m, err
-	}
-	m.User, m.System, m.Idle, m.IOWait, m.Steal = t.user, t.system, t.idle, t.iowait, t.steal
-	if b, err := s.read(s.root + "/meminfo"); err == nil {
-		if kib, ok := keyed(b, "\nMemAvailable:"); ok {
-			m.MemoryAvailableBytes = kib << 10
-		}
-	}
-	if b, err := s.read(s.root + "/diskstats"); err == nil {
-		s.addDisks(b, &m)
-	}
-	if b, err := s.read(s.root + "/pressure/cpu"); err == nil {
-		if us, err := parsePressure(b); err == nil {
-			m.CPUPressureSeconds = float64(us) / 1e6
-		}
-	}
-	return m, nil
-}
-
-// addDisks sums the disks. Busy time is the busiest disk's at each step, so
-// that the counter's slope is a utilisation between 0 and 1 however many disks
-// there are.
-func (s *scanner) addDisks(b []byte, m *record.MachineSample) {
-	var found, flushes bool
-	var read, write, count, millis, most, first int64
-	fresh := len(s.busy) == 0
-	eachDisk(b, func(d disk) {
-		if !s.isDisk(d.name) {
-			return
-		}
-		found = true
-		read += d.readBytes
-		write += d.writeBytes
-		if d.flushes >= 0 {
-			flushes = true
-			count += d.flushes
-			millis += d.flushMillis
-		}
-		name := string(d.name)
-		if old, ok := s.busy[name]; ok {
-			most = max(most, d.busyMillis-old)
-		}
-		first = max(first, d.busyMillis)
-		s.busy[name] = d.busyMillis
-	})
-	if !found {
-		return
-	}
-	if fresh {
-		most = first
-	}
-	s.diskBusy += most
-	m.DiskReadBytes, m.DiskWriteBytes, m.DiskBusySeconds = read, write, float64(s.diskBusy)/1e3
-	if flushes {
-		m.FlushCount, m.FlushSeconds = count, float64(millis)/1e3
-	}
-}
-
-// isDisk tells whole hardware disks from partitions, loop devices and
-// mappings, whose bytes would count twice.
-func (s *scanner) isDisk(name []byte) bool {
-	is, known := s.disks[string(name)]
-	if !known {
-		_, err := os.Stat(s.sys + "/block/" + strings.ReplaceAll(string(name), "/", "!") + "/device")
-		is = err == nil
-		s.disks[string(name)] = is
-	}
-	return is
 }

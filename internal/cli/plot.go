@@ -34,9 +34,9 @@ func plot(values []float64, width, height int) string {
 	if math.IsNaN(low) {
 		return ""
 	}
-	low = min(low, 0) // a curve far from zero looks like more than it is
+	low, high = min(low, 0), max(high, 0) // a curve far from zero looks like more than it is
 	if high == low {
-		high = low + 1
+		high = 1
 	}
 	grid := make([][]rune, height)
 	for y := range grid {

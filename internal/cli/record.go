@@ -1,15 +1,20 @@
 package cli
 
 import (
+	"context"
 	"fmt"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
+	"k8s.io/client-go/kubernetes"
 
+	"github.com/kubedyno/kubedyno/cluster/access"
+	"github.com/kubedyno/kubedyno/cluster/existing"
 	"github.com/kubedyno/kubedyno/cluster/lab"
 	"github.com/kubedyno/kubedyno/experiment"
 	"github.com/kubedyno/kubedyno/internal/progress"
+	"github.com/kubedyno/kubedyno/record"
 	"github.com/kubedyno/kubedyno/run"
 )
 
@@ -75,6 +80,8 @@ func newRecordCommand(env *Env) *cobra.Command {
 		o    run.RecordOptions
 		out  string
 		last time.Duration
+
+		check, rbac bool
 	)
 	cmd := &cobra.Command{
 		Use:   "record",
@@ -87,6 +94,8 @@ What a kubeconfig does not let it see is noted in the recording as gaps, with
 what would fill them.`,
 		Example: `  kubedyno record --for 5m --out r
   kubedyno record --name mylab --observe full
+  kubedyno record --check --kubeconfig ~/.kube/config     # what may this user see?
+  kubedyno record --rbac --kubeconfig ~/.kube/config      # the least RBAC for the rest
   kubedyno record --for 1m --kubeconfig ~/.kube/config --app my-controller=http://127.0.0.1:8080`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 0 {
@@ -101,6 +110,12 @@ what would fill them.`,
 			o.Existing = o.Kubeconfig != "" || o.Context != ""
 			if o.Existing && o.Lab != "" {
 				return Misusef("--name is for labs, --kubeconfig for existing clusters: give one of them")
+			}
+			if check || rbac {
+				if !o.Existing {
+					return Misusef("--check and --rbac are about an existing cluster: give --kubeconfig or --context")
+				}
+				return checkAccess(cmd.Context(), env, o.Kubeconfig, o.Context, rbac)
 			}
 			// The defaults and rules are those of an experiment's file.
 			e, err := experiment.Builtin("density", nil)
@@ -140,6 +155,68 @@ what would fill them.`,
 	fs.StringVar(&o.Lab, "name", "", "lab to watch (default: the only one)")
 	fs.StringVar(&o.Kubeconfig, "kubeconfig", "", "watch the existing cluster of this kubeconfig")
 	fs.StringVar(&o.Context, "context", "", "context of the kubeconfig (default: its current one)")
+	fs.BoolVar(&check, "check", false, "record nothing: print what this user may see, and what each further grant would add")
+	fs.BoolVar(&rbac, "rbac", false, "record nothing: print the least RBAC that adds what is missing")
 	fs.StringVar(&out, "out", "", "`folder` of the recording (default: record- and the time)")
 	return cmd
+}
+
+// checkAccess tells what a kubeconfig's user may see.
+func checkAccess(ctx context.Context, env *Env, kubeconfig, contextName string, rbac bool) error {
+	c, err := existing.Connect(ctx, kubeconfig, contextName)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	rc, err := c.ControlPlane().RESTConfig("collect")
+	if err != nil {
+		return err
+	}
+	client, err := kubernetes.NewForConfig(rc)
+	if err != nil {
+		return fmt.Errorf("check access: %w", err)
+	}
+	g, err := access.Check(ctx, client, access.Needs())
+	if err != nil {
+		return err
+	}
+	text, err := g.RBAC()
+	if err != nil {
+		return err
+	}
+	if rbac {
+		if text == "" {
+			fmt.Fprintf(env.Stderr, "%s lacks nothing.\n", g.User)
+		}
+		fmt.Fprint(env.Stdout, text)
+		return nil
+	}
+	fmt.Fprintf(env.Stdout, "%s (%s) at %s\n\n", g.User, strings.Join(g.Groups, ", "), c.ControlPlane().Server)
+	t := &textTable{header: accessHeader}
+	missing := 0
+	for _, grant := range g.List {
+		a := record.Access{What: grant.What, Collector: grant.Collector, Grant: grant.Target(), Allowed: grant.Allowed, Adds: grant.Adds}
+		t.add(a, accessCells(a)...)
+		if !grant.Allowed {
+			missing++
+		}
+	}
+	if err := t.print(env, "text", 0); err != nil {
+		return err
+	}
+	fmt.Fprintln(env.Stdout, "\nMetrics, profiles and logs of other components: not through a kubeconfig. Run kubedyno where they run, or declare their addresses with --app.")
+	if missing > 0 {
+		fmt.Fprintf(env.Stdout, "The least RBAC for the %d that are missing: add --rbac.\n", missing)
+	}
+	return nil
+}
+
+var accessHeader = []string{"MAY", "SEE", "GRANT", "ADDS"}
+
+func accessCells(a record.Access) []string {
+	may := "no"
+	if a.Allowed {
+		may = "yes"
+	}
+	return []string{may, a.What, a.Grant, a.Adds}
 }

@@ -1,0 +1,18 @@
+//go:build !linux
+
+package process
+
+import (
+	"runtime"
+	"time"
+
+	"github.com/kubedyno/kubedyno/collect"
+)
+
+func bootTime() time.Time { return time.Time{} }
+
+func threadCPU() float64 { return 0 }
+
+func kernelEvents() (exitSource, error) {
+	return nil, collect.NotSupported("%s tells nobody of the end of processes", runtime.GOOS)
+}
