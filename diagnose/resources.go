@@ -483,10 +483,15 @@ func (v *View) accountHarness() {
 		}
 		last = max(last, p.RunningMicros)
 	}
-	if !v.HasProcesses || first == 0 || last <= first {
+	w := record.Window{Start: time.UnixMicro(first), End: time.UnixMicro(last)}
+	if v.Observed { // what watching cost, whether pods came or not
+		w = v.Load
+	} else if first == 0 || last <= first {
 		return
 	}
-	w := record.Window{Start: time.UnixMicro(first), End: time.UnixMicro(last)}
+	if !v.HasProcesses || w.Seconds() <= 0 {
+		return
+	}
 	var own, plane float64
 	ownSeen, planeSeen := false, false
 	n := float64(max(1, v.Counts.Running))
@@ -508,8 +513,11 @@ func (v *View) accountHarness() {
 	if !ownSeen {
 		return
 	}
-	ms := 1000 * own / n
-	v.Harness.CPUSeconds, v.Harness.MillisecondsPerPod = &own, &ms
+	v.Harness.CPUSeconds = &own
+	if v.Counts.Running > 0 {
+		ms := 1000 * own / n
+		v.Harness.MillisecondsPerPod = &ms
+	}
 	if planeSeen && own+plane > 0 {
 		share := own / (own + plane)
 		v.Harness.CPUShare = &share

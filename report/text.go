@@ -175,10 +175,16 @@ func (t *text) numbers(d *diagnose.Diagnosis) {
 			note = fmt.Sprintf("%.0f %% of harness and control plane", 100**h.CPUShare)
 		}
 		row("harness cost", v, note)
+	} else if h.CPUSeconds != nil {
+		note := ""
+		if h.CPUShare != nil {
+			note = fmt.Sprintf("%.0f %% of harness and control plane", 100**h.CPUShare)
+		}
+		row("harness cost", number(*h.CPUSeconds)+" CPU-s", note)
 	} else {
 		row("harness cost", "not assessed", "processes were not recorded")
 	}
-	if ms, ok := planePerPod(d.Harness.ByProcess); ok {
+	if ms, ok := planePerPod(d.Harness.ByProcess); ok && d.Harness.MillisecondsPerPod != nil {
 		row("control plane", number(ms)+" ms CPU/pod", "")
 	}
 	p := d.Pods

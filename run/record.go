@@ -12,6 +12,7 @@ import (
 	"github.com/kubedyno/kubedyno/cluster/existing"
 	"github.com/kubedyno/kubedyno/cluster/lab"
 	"github.com/kubedyno/kubedyno/experiment"
+	"github.com/kubedyno/kubedyno/record"
 )
 
 // ObservePhase is the one phase of a recording that was not loaded.
@@ -87,6 +88,9 @@ func (s *session) watchedNodes(ctx context.Context) error {
 	}
 	w, ok := s.target.(*watchedLab)
 	if err != nil || !ok || w.Hollow == nil {
+		return err
+	}
+	if err := s.w.Update(func(m *record.Meta) { m.Nodes.Simulated = true }); err != nil {
 		return err
 	}
 	return s.joinHollow(hollowProcess{PID: w.Hollow.PID, MetricsURL: w.Hollow.MetricsURL, Cgroup: w.Hollow.Cgroup, CPU: w.Hollow.CPU})
