@@ -53,6 +53,10 @@ lint: ui/node_modules ## vet, staticcheck, gofmt and the page's type check
 generate: ## write generated files anew: flag lists, detector docs, the page's types
 	$(GO) generate ./...
 
+.PHONY: bpf
+bpf: ## compile the eBPF programs anew (needs clang-14 and llvm-strip-14)
+	cd collect/blockio && GOPACKAGE=blockio $(GO) run github.com/cilium/ebpf/cmd/bpf2go -cc clang-14 -strip llvm-strip-14 -target bpfel -tags linux kernel kernel.bpf.c -- -O2 -Wall -Werror
+
 .PHONY: chromium
 chromium:
 ifeq ($(CHROMIUM),)

@@ -229,7 +229,7 @@ func TestRealControlPlane(t *testing.T) {
 			t.Errorf("%s of %s: %v", p.Kind, p.Component, err)
 		}
 	}
-	if n := len(cp.Components); kinds["cpu"] != n || kinds["heap"] != n || kinds["goroutine"] != n {
+	if n := len(cp.Components); kinds["cpu"] != n || kinds["heap"] != 2*n || kinds["goroutine"] != 2*n { // both edges
 		t.Errorf("profiles: %v", kinds)
 	}
 	rows, err := r.Pods()

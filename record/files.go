@@ -186,6 +186,8 @@ var (
 // tables lists them all, for what is done to each alike.
 var tables = []interface {
 	convert(dir string) (lastSeen int64, err error)
+	eachAny(root *os.Root, f func(any) error) error
+	rewrite(root *os.Root, dir string, change func(any)) error
 	table() Table
 }{pods, operations, processes, machine, requests, nodes, exits, cores, disks, stackSamples, stacks, blockIO, syncs, objects, events}
 
@@ -257,6 +259,16 @@ func (t tableOf[T]) read(root *os.Root) ([]T, error) {
 	}
 	slices.SortStableFunc(rows, func(a, b T) int { return t.compare(&a, &b) })
 	return rows, nil
+}
+
+// each calls row for each of the table's rows, in the order of its file.
+func (t tableOf[T]) each(root *os.Root, row func(*T) error) error {
+	f, err := root.Open(t.name.parquet())
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	return table.Each(f, filepath.Join(root.Name(), t.name.parquet()), row)
 }
 
 // writeFile replaces the file at path: after a crash it holds the old or the

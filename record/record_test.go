@@ -487,6 +487,7 @@ func fullMeta() Meta {
 		Phases:     []Phase{{Name: "steady", Kind: PhaseSteady, Start: at(1), End: at(61)}},
 		Collectors: []Observer{{Name: "metrics", IntervalSeconds: 1, Samples: 100, CPUSeconds: 0.5, Note: "two tiers"}},
 		Gaps:       []Gap{{Collector: "requests", Subject: "requests", Reason: "no audit log", Start: at(1), End: at(2)}},
+		Access:     []Access{{What: "pods", Collector: "objects", Grant: "list, watch pods", Allowed: true, Adds: "stages"}},
 		LeftOut:    []string{"image pulls"},
 		Settings:   []string{"kube-scheduler.args.kube-api-qps=15", "etcd.env.ETCD_TOKEN=s3cr3t", "etcd.args.root-password=s3cr3t"},
 	}

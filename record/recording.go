@@ -169,8 +169,8 @@ var collectors = map[string]string{
 	string(TableStacks):       "stacks",
 	string(TableBlockIO):      "blockio",
 	string(TableSyncs):        "blockio",
-	string(TableObjects):      "objects",
-	string(TableEvents):       "objects",
+	string(TableObjects):      "lives",
+	string(TableEvents):       "lives",
 	"metrics":                 "metrics",
 	"profiles":                "profile",
 	"logs":                    "logs",
@@ -268,6 +268,17 @@ func (r *Recording) MachineSamples() ([]MachineSample, error) { return r.machine
 
 // Requests are sorted by when the API server received them.
 func (r *Recording) Requests() ([]Request, error) { return r.requests() }
+
+// EachRequest calls f for every request, in the order in which the recording
+// has them, which is nearly that of their ends. It holds none in memory, as
+// Requests does; what f is given is good until it returns.
+func (r *Recording) EachRequest(f func(*Request) error) error {
+	err := requests.each(r.root, f)
+	if errors.Is(err, fs.ErrNotExist) {
+		return r.missing(string(TableRequests))
+	}
+	return err
+}
 
 // Nodes are sorted by name.
 func (r *Recording) Nodes() ([]NodeSample, error) { return r.nodes() }

@@ -222,11 +222,11 @@ type ObjectChange struct {
 	Change     string `parquet:"change,dict" json:"change"`         // existing, added, modified, deleted
 	State      string `parquet:"state,dict" json:"state,omitempty"` // by kind: Pending, Bound, attached, ready, holder …
 	Node       string `parquet:"node,dict" json:"node,omitempty"`
-	Ref        string `parquet:"ref" json:"ref,omitempty"` // what it is tied to: a claim's volume, an attachment's volume
+	Ref        string `parquet:"ref" json:"ref,omitempty"` // what it is tied to: a claim's volume, an attachment's volume; a node's taints
 	Desired    int32  `parquet:"desired" json:"desired,omitempty"`
 	Ready      int32  `parquet:"ready" json:"ready,omitempty"`
 	Changes    int32  `parquet:"changes" json:"changes"`     // writes seen since the row before, this one included
-	Late       bool   `parquet:"late" json:"late,omitempty"` // seen by a list after a broken watch: the time is that of sight
+	Late       bool   `parquet:"late" json:"late,omitempty"` // seen after a broken watch: the time is that of sight
 }
 
 // Event is a Kubernetes Event. It is kept for its text: its own times are not
@@ -242,7 +242,7 @@ type Event struct {
 	Namespace   string `parquet:"namespace,dict" json:"namespace,omitempty"`
 	Name        string `parquet:"name" json:"name"`
 	Message     string `parquet:"message" json:"message"`
-	Count       int32  `parquet:"count" json:"count"`
+	Count       int32  `parquet:"count" json:"count"` // occurrences since the row before of the same Event
 }
 
 // Request is one request as the API server's audit log tells it.

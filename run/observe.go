@@ -1,6 +1,7 @@
 package run
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -17,6 +18,7 @@ import (
 
 	"github.com/kubedyno/kubedyno/cluster"
 	"github.com/kubedyno/kubedyno/collect"
+	"github.com/kubedyno/kubedyno/collect/blockio"
 	"github.com/kubedyno/kubedyno/collect/logs"
 	"github.com/kubedyno/kubedyno/collect/machine"
 	"github.com/kubedyno/kubedyno/collect/metrics"
@@ -24,6 +26,7 @@ import (
 	"github.com/kubedyno/kubedyno/collect/process"
 	"github.com/kubedyno/kubedyno/collect/profile"
 	"github.com/kubedyno/kubedyno/collect/requests"
+	"github.com/kubedyno/kubedyno/collect/stacks"
 	"github.com/kubedyno/kubedyno/experiment"
 	"github.com/kubedyno/kubedyno/internal/introspect"
 	"github.com/kubedyno/kubedyno/record"
@@ -55,7 +58,7 @@ func (s *session) startCollectors(ctx context.Context) (asking, reading *collect
 		mo = metrics.Options{Interval: s.scrapeInterval(), Full: level == experiment.LevelFull}
 		po profile.Options
 		lo logs.Options
-		ro = requests.Options{Path: s.plane.AuditLog, FromStart: fromStart}
+		ro = requests.Options{Path: cmp.Or(s.o.AuditLog, s.plane.AuditLog), FromStart: fromStart && s.o.AuditLog == "", ServerLog: s.o.ServerLog}
 		co process.Options
 	)
 	if s.plane.Kind == cluster.KindLab {
@@ -63,8 +66,9 @@ func (s *session) startCollectors(ctx context.Context) (asking, reading *collect
 		// there is nothing to wait for.
 		ro.Quiet, ro.Patience = 50*time.Millisecond, 500*time.Millisecond
 	}
-	if s.plane.AuditLog == "" {
-		ro.Reason = "the audit log of an existing cluster is not read; start a lab to see every request"
+	if s.plane.Kind != cluster.KindLab {
+		ro.DumpURL, ro.DumpClient = s.plane.Server, client
+		ro.Reason = "an audit log cannot be read through the API: name it with --audit-log where it is a file here, or the API server's own log with --server-log"
 	}
 	for _, c := range s.plane.Components {
 		if c.MetricsURL != "" {
@@ -111,17 +115,19 @@ func (s *session) startCollectors(ctx context.Context) (asking, reading *collect
 	}
 	mo.Targets = append(mo.Targets, metrics.Local("kubedyno", fmt.Sprintf("kubedyno@%d", os.Getpid()), promhttp.HandlerFor(introspect.NewRegistry(), promhttp.HandlerOpts{})))
 	s.process = process.New(co)
-	s.objects = objects.New(objects.Options{Config: rc, Run: s.watchedRun()})
+	s.objects = objects.New(objects.Options{Config: rc, Run: s.watchedRun(), Claims: level != experiment.LevelMinimal})
 	reads := []collect.Collector{s.process}
 	asks := []collect.Collector{s.objects}
 	if level == experiment.LevelMinimal {
-		for _, name := range []string{"metrics", "profile", "logs", "requests"} {
+		for _, name := range []string{"metrics", "profile", "logs", "requests", "stacks", "blockio", "lives"} {
 			s.w.Gap(record.Gap{Collector: name, Reason: "left out by --observe minimal"})
 		}
 	} else {
+		po.Contention = level == experiment.LevelFull
 		s.metrics, s.profile = metrics.New(mo), profile.New(po)
-		reads = append(reads, logs.New(lo), requests.New(ro))
-		asks = append(asks, s.metrics, s.profile)
+		s.stacks = stacks.New(stacks.Options{Components: co.Components})
+		reads = append(reads, logs.New(lo), requests.New(ro), s.stacks, blockio.New(blockio.Options{Component: s.process.ComponentOf, WithoutSyncs: level != experiment.LevelFull}))
+		asks = append(asks, s.metrics, s.profile, objects.NewLives(objects.LivesOptions{Config: rc}))
 	}
 	reading = collect.Start(ctx, s.w, reads...)
 	asking = collect.Start(reading.Context(), s.w, asks...)
@@ -235,6 +241,14 @@ func (s *session) withoutPaths(arg string) string {
 		return arg
 	}
 	return strings.ReplaceAll(arg, s.plane.StateDir, "$STATE")
+}
+
+// attach tells the collectors of a process that has been started.
+func (s *session) attach(c process.Component) {
+	s.process.Attach(c)
+	if s.stacks != nil {
+		s.stacks.Attach(c)
+	}
 }
 
 // addHarness notes one of our own processes.

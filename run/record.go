@@ -40,8 +40,8 @@ func Record(ctx context.Context, o RecordOptions) error {
 	return s.finish(ctx)
 }
 
-// attach finds the control plane of a session that only watches.
-func (s *session) attach(ctx context.Context) (target, error) {
+// find finds the control plane of a session that only watches.
+func (s *session) find(ctx context.Context) (target, error) {
 	if s.o.Existing {
 		return s.connect(ctx)
 	}

@@ -38,6 +38,9 @@ type Options struct {
 	// one. Otherwise the run starts a lab of its own.
 	Existing            bool
 	Kubeconfig, Context string
+	// AuditLog and ServerLog are files of an existing cluster's API server that
+	// can be read from here: its audit log, and its own log at -v=3 or above.
+	AuditLog, ServerLog string
 	// Executable is the kubedyno binary, re-executed as keeper, hollow nodes
 	// and load generator.
 	Executable string

@@ -18,6 +18,7 @@ import (
 	"github.com/kubedyno/kubedyno/collect/objects"
 	"github.com/kubedyno/kubedyno/collect/process"
 	"github.com/kubedyno/kubedyno/collect/profile"
+	"github.com/kubedyno/kubedyno/collect/stacks"
 	"github.com/kubedyno/kubedyno/experiment"
 	"github.com/kubedyno/kubedyno/hollow"
 	"github.com/kubedyno/kubedyno/load"
@@ -45,6 +46,7 @@ type session struct {
 	metrics *metrics.Collector
 	process *process.Collector
 	profile *profile.Collector
+	stacks  *stacks.Collector
 
 	endedIn string // the phase in which the run ended
 	mu      sync.Mutex
@@ -136,7 +138,7 @@ func (e *diedError) Unwrap() error { return e.err }
 func (s *session) startTarget(ctx context.Context) (target, error) {
 	switch {
 	case s.watching:
-		return s.attach(ctx)
+		return s.find(ctx)
 	case !s.o.Existing:
 		return newLabTarget(ctx, s.o, s.note)
 	}
@@ -201,11 +203,14 @@ func (s *session) perform(ctx context.Context) (err error) {
 			s.note("removing the run's objects")
 			err = errors.Join(err, worker.Cleanup(clean), s.namespaceGone(clean, worker.Namespace()))
 		}
+		if s.metrics != nil { // nobody will answer any more
+			s.metrics.Remove(load.ProcessName, loadInstance(worker))
+		}
 		err = errors.Join(err, worker.Stop())
 	}()
-	s.process.Attach(process.Component{Name: load.ProcessName, PID: worker.PID(), Cgroup: s.target.LoadCgroup()})
+	s.attach(process.Component{Name: load.ProcessName, PID: worker.PID(), Cgroup: s.target.LoadCgroup()})
 	if s.metrics != nil {
-		s.metrics.Add(metrics.Target{Component: load.ProcessName, Instance: fmt.Sprintf("%s@%d", load.ProcessName, worker.PID()), URL: worker.MetricsURL()})
+		s.metrics.Add(metrics.Target{Component: load.ProcessName, Instance: loadInstance(worker), URL: worker.MetricsURL()})
 	}
 	if err := s.addHarness(record.Component{
 		Name: load.ProcessName, PID: worker.PID(), CPU: s.o.Experiment.Cluster.Components[load.ProcessName].CPU,
@@ -222,6 +227,8 @@ func (s *session) perform(ctx context.Context) (err error) {
 	}
 	return errors.Join(s.short...)
 }
+
+func loadInstance(w *load.Worker) string { return fmt.Sprintf("%s@%d", load.ProcessName, w.PID()) }
 
 // cleanupTimeout bounds the deletion of a run's objects from a cluster that is
 // not ours: namespaces with thousands of pods take minutes on a slow one.
@@ -370,7 +377,7 @@ func (s *session) startNodes(ctx context.Context) error {
 
 // joinHollow makes the process of the simulated nodes one that is watched.
 func (s *session) joinHollow(h hollowProcess) error {
-	s.process.Attach(process.Component{Name: hollow.UserAgent, PID: h.PID, Cgroup: h.Cgroup})
+	s.attach(process.Component{Name: hollow.UserAgent, PID: h.PID, Cgroup: h.Cgroup})
 	if s.metrics != nil {
 		s.metrics.Add(metrics.Target{Component: hollow.UserAgent, Instance: fmt.Sprintf("%s@%d", hollow.UserAgent, h.PID), URL: h.MetricsURL})
 	}

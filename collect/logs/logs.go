@@ -13,8 +13,8 @@ import (
 	"sync"
 
 	"github.com/kubedyno/kubedyno/collect"
-	"github.com/kubedyno/kubedyno/collect/internal/redact"
 	"github.com/kubedyno/kubedyno/collect/internal/tail"
+	"github.com/kubedyno/kubedyno/internal/redact"
 	"github.com/kubedyno/kubedyno/record"
 )
 
@@ -146,7 +146,7 @@ func (c *Collector) copy(ctx context.Context, w sink, f File, t *tail.Follower, 
 	case stats.Missing:
 		w.Gap(record.Gap{Collector: c.Name(), Subject: f.Component, Reason: "there was no log file"})
 	}
-	if k.cutLines > 0 {
+	if k.cut {
 		text := fmt.Sprintf("kubedyno: log cut here: %d more lines, %d bytes, were not kept\n", k.cutLines, k.cutBytes)
 		if _, err := io.WriteString(out, text); err != nil && r.err == nil {
 			r.err = err
@@ -174,6 +174,7 @@ type keeper struct {
 	out                io.Writer
 	redact             redact.Lines
 	room               int64
+	cut                bool
 	cutLines, cutBytes int64
 	text               []byte // the line in hand, with its newline
 	pending            []byte
@@ -181,15 +182,25 @@ type keeper struct {
 }
 
 func (k *keeper) line(l tail.Line) error {
+	end := 1
+	if l.Partial { // a line in pieces counts once, with its last one
+		end = 0
+	}
+	if k.cut { // nothing more is kept, so nothing is looked for
+		k.cutLines += int64(end)
+		k.cutBytes += int64(len(l.Text) + end)
+		return nil
+	}
 	k.text = append(k.text[:0], l.Text...)
 	if !l.Partial {
 		k.text = append(k.text, '\n')
 	}
-	b := k.redact.Line(k.text) // also where it is cut, to know of keys
-	if k.cutLines > 0 || int64(len(b)) > k.room {
-		k.cutLines++
+	b := k.redact.Line(k.text)
+	if int64(len(b)) > k.room {
+		k.cut = true
+		k.cutLines += int64(end)
 		k.cutBytes += int64(len(b))
-		return nil
+		return k.flush()
 	}
 	k.room -= int64(len(b))
 	k.pending = append(k.pending, b...)

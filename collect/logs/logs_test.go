@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -169,6 +170,31 @@ func TestHostile(t *testing.T) {
 	follow(t, c, &r, func() {})
 	if n := len(r.log("x")); n > 3<<20+100 || n < 2<<20 {
 		t.Errorf("%d bytes kept", n)
+	}
+}
+
+// A line of 1 GiB, in a file with a hole of that size, is cut at the bound and
+// counted, in bounded memory; what comes after it is not looked at again.
+func TestHugeLine(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "x.log")
+	appendTo(t, path, "before\n")
+	const size = 1 << 30
+	if err := os.Truncate(path, size); err != nil {
+		t.Fatal(err)
+	}
+	appendTo(t, path, "\nAuthorization: Bearer abcdefghijklmnop\n")
+	c := New(Options{Files: []File{{Component: "x", Path: path, FromStart: true}}, MaxBytes: 3 << 20})
+	var r recorder
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	follow(t, c, &r, func() {})
+	runtime.ReadMemStats(&after)
+	if n := after.TotalAlloc - before.TotalAlloc; n > 64<<20 {
+		t.Errorf("%d bytes were allocated", n)
+	}
+	got := r.log("x")
+	if len(got) > 3<<20+100 || !strings.HasPrefix(got, "before\n") || !strings.Contains(got, "kubedyno: log cut here: 2 more lines") || strings.Contains(got, "abcdefgh") {
+		t.Errorf("%d bytes kept, the last %q", len(got), got[max(0, len(got)-100):])
 	}
 }
 

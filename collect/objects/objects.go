@@ -1,11 +1,14 @@
-// Package objects records the lives of a run's pods as one watch shows them,
-// and tells the run how far they have come.
+// Package objects records the lives of API objects as watches show them.
+//
+// A Collector watches the run's pods, tells the run how far they have come,
+// and merges what the load generator says of its operations into the pods that
+// they asked for. Lives watches everything else that tells what a control
+// plane does: volumes, nodes, leases, workloads and Events.
 //
 // Times are those of receipt, in microseconds, taken before an event is
-// decoded. What the load generator says of its operations is merged into the
-// pods that they asked for.
+// decoded.
 //
-// Start with New, then Ready, Submitted and Wait.
+// Start with New, then Ready, Submitted and Wait; then NewLives.
 package objects
 
 import (
@@ -13,11 +16,9 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"strings"
 	"sync"
 	"time"
 
-	"github.com/kubedyno/kubedyno/collect"
 	"github.com/kubedyno/kubedyno/record"
 	"k8s.io/client-go/rest"
 )
@@ -53,6 +54,9 @@ type Options struct {
 	Config    *rest.Config
 	Run       string // value of LabelRun; empty watches every pod
 	Namespace string // empty for all
+	// Claims also records which claims a pod uses, as rows of the table
+	// objects. Set it where Lives fill that table.
+	Claims bool
 	// Transport stands in for the one that Config makes.
 	Transport http.RoundTripper
 }
@@ -67,6 +71,7 @@ type Collector struct {
 	ops      map[string][]record.Operation
 	counts   map[string]*Counts // by phase
 	dirty    []*pod
+	ties     []record.ObjectChange // of pods to their claims, not written yet
 	names    map[string]string
 	waits    map[*wait]struct{}
 	ready    chan struct{} // closed when the first watch is open
@@ -81,12 +86,12 @@ type Collector struct {
 
 // pod is what is kept of one: a row, no object.
 type pod struct {
-	row     record.Pod
-	key     string
-	counted bool // as created
-	failed  bool
-	dirty   bool
-	round   int // of the last list that had it
+	row      record.Pod
+	key      string
+	had      Counts // the stages it has reached
+	existing bool   // before the watch: nobody knows since when
+	dirty    bool
+	round    int // of the last list that had it
 }
 
 // New returns a collector.
@@ -103,21 +108,27 @@ func (c *Collector) Name() string { return "objects" }
 
 // sink is what the collector writes to.
 type sink interface {
+	Observes(...record.Table)
 	Pod(record.Pod)
+	Object(record.ObjectChange)
+	Event(record.Event)
 	Gap(record.Gap)
 }
 
 // Collect implements collect.Collector. A Collector collects once.
 func (c *Collector) Collect(ctx context.Context, w *record.Writer) error {
-	w.Observes(record.TablePods)
 	return c.collect(ctx, w)
 }
 
 func (c *Collector) collect(ctx context.Context, w sink) (err error) {
 	defer close(c.ended)
-	api, err := c.client()
+	h, base, err := dial(c.o.Config, c.o.Transport)
 	if err != nil {
-		return err
+		return fmt.Errorf("watch pods: %w", err)
+	}
+	api := &client{http: h, base: base + namespaced("/api/v1", c.o.Namespace, "pods")}
+	if c.o.Run != "" {
+		api.selector = LabelRun + "=" + c.o.Run
 	}
 	flushed := make(chan struct{})
 	life, end := context.WithCancel(ctx)
@@ -140,149 +151,49 @@ func (c *Collector) collect(ctx context.Context, w sink) (err error) {
 		c.flush(w)
 		c.finish()
 	}()
-	return c.follow(ctx, api, w)
+	s := stream{api: api, collector: c.Name(), subject: "pods", ahead: 4096, to: &pods{c: c, w: w}, gap: w.Gap}
+	return s.follow(ctx)
 }
 
-func (c *Collector) client() (*client, error) {
-	cfg := rest.CopyConfig(c.o.Config)
-	cfg.UserAgent = UserAgent
-	server, _, err := rest.DefaultServerUrlFor(cfg)
-	if err != nil {
-		return nil, fmt.Errorf("watch pods: %w", err)
+// namespaced is the path of a resource, of one namespace or of all.
+func namespaced(version, namespace, resource string) string {
+	if namespace == "" {
+		return version + "/" + resource
 	}
-	h, err := rest.HTTPClientFor(cfg)
-	if err != nil {
-		return nil, fmt.Errorf("watch pods: %w", err)
-	}
-	if c.o.Transport != nil {
-		h = &http.Client{Transport: c.o.Transport}
-	}
-	path := "/api/v1/pods"
-	if c.o.Namespace != "" {
-		path = "/api/v1/namespaces/" + c.o.Namespace + "/pods"
-	}
-	api := &client{http: h, base: strings.TrimSuffix(server.String(), "/") + path}
-	if c.o.Run != "" {
-		api.selector = LabelRun + "=" + c.o.Run
-	}
-	return api, nil
+	return version + "/namespaces/" + namespace + "/" + resource
 }
 
-// follow lists and watches until ctx ends, across disconnects: from the last
-// version seen, and with a new list where the server has forgotten that.
-func (c *Collector) follow(ctx context.Context, api *client, w sink) error {
-	version := ""
-	var lost time.Time // since when there is no watch; zero at first
-	var last error
-	wait := firstWait
-	round := 0
-	for ctx.Err() == nil {
-		var err error
-		if version == "" {
-			round++
-			var seen string
-			seen, err = api.list(ctx, func(p *sight) { c.listed(time.Now(), p, round) })
-			if err == nil {
-				c.unlisted(time.Now(), round)
-				version = seen
-			}
-		}
-		if err == nil {
-			var got string
-			began := time.Now()
-			got, err = c.watch(ctx, api, version, !lost.IsZero(), func() {
-				now := time.Now()
-				if !lost.IsZero() && now.Sub(lost) >= brief {
-					reason := "the watch was interrupted; what happened then was seen late"
-					if last != nil {
-						reason += ": " + last.Error()
-					}
-					w.Gap(record.Gap{Collector: c.Name(), Subject: "pods", Reason: reason, Start: lost, End: now})
-				}
-				c.opened(!lost.IsZero())
-			})
-			if got != "" && got != version {
-				// It brought something, so the next one goes on from there at
-				// once: a starved server closes watches that it cannot serve,
-				// and each moment without one makes what happens seem later.
-				version, wait = got, 0
-			}
-			if errors.Is(err, errGone) {
-				version, wait = "", time.Millisecond // the list has not been asked yet
-			}
-			if c.closed() {
-				lost, last = time.Now(), err
-			}
-			if time.Since(began) > time.Second {
-				wait = firstWait
-			}
-		}
-		if ctx.Err() != nil {
-			break
-		}
-		var st *statusError
-		if errors.As(err, &st) && (st.code == http.StatusUnauthorized || st.code == http.StatusForbidden) && lost.IsZero() {
-			return collect.NotSupported("pods cannot be watched: %s (needs list and watch on pods)", st.text)
-		}
-		if err != nil {
-			if lost.IsZero() {
-				lost = time.Now()
-			}
-			last = err
-		}
-		select {
-		case <-ctx.Done():
-		case <-time.After(wait):
-			wait = min(max(2*wait, firstWait), maxWait)
-		}
+// pods is the receiver of the watch on pods.
+type pods struct {
+	c *Collector
+	w sink
+	p sight
+}
+
+func (r *pods) listed(at time.Time, object []byte, round int) error {
+	if err := r.p.pod(object); err != nil {
+		return err
 	}
-	if !lost.IsZero() && !c.State().Connected && time.Since(lost) > brief {
-		reason := "the watch ended early"
-		if last != nil {
-			reason += ": " + last.Error()
-		}
-		w.Gap(record.Gap{Collector: c.Name(), Subject: "pods", Reason: reason, Start: lost, End: time.Now()})
-	}
+	r.c.listed(at, &r.p, round)
 	return nil
 }
 
-// watch reads one stream and returns the last version it saw.
-func (c *Collector) watch(ctx context.Context, api *client, version string, again bool, opened func()) (string, error) {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	frames := make(chan frame, 4096) // so that decoding does not delay the clock
-	done := make(chan error, 1)
-	var from time.Time // from when events are in time
-	go func() {
-		defer close(frames)
-		done <- api.watch(ctx, version, func() {
-			if again {
-				from = time.Now().Add(catchUp)
-			}
-			opened()
-		}, frames)
-	}()
-	var p sight
-	var failed error
-	for f := range frames {
-		kind, err := decode(f.data, &p)
-		if err != nil {
-			failed = err
-			cancel()
-			break
-		}
-		version = string(p.version)
-		if kind != "BOOKMARK" {
-			c.observe(f.at, &p, kind == "DELETED", f.at.Before(from))
-		}
+func (r *pods) unlisted(at time.Time, round int) { r.c.unlisted(at, round) }
+
+func (r *pods) seen(at time.Time, typ string, object []byte, late bool) ([]byte, error) {
+	if err := r.p.pod(object); err != nil {
+		return nil, err
 	}
-	for range frames { // until the reader has left
-	}
-	if err := <-done; failed == nil {
-		failed = err
-	}
-	return version, failed
+	r.c.observe(at, &r.p, sighting{deleted: typ == typeDeleted, late: late})
+	return r.p.version, nil
 }
+
+func (r *pods) opened(again bool) {
+	r.w.Observes(record.TablePods)
+	r.c.opened(again)
+}
+
+func (r *pods) closed() { r.c.closed() }
 
 func (c *Collector) opened(again bool) {
 	c.mu.Lock()
@@ -298,13 +209,10 @@ func (c *Collector) opened(again bool) {
 	}
 }
 
-// closed reports whether a watch was open, and is not any more.
-func (c *Collector) closed() bool {
+func (c *Collector) closed() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	was := c.open
 	c.open = false
-	return was
 }
 
 // Ready waits until the watch is open: load that begins before is seen late.
@@ -321,7 +229,7 @@ func (c *Collector) Ready(ctx context.Context) error {
 
 // listed takes a pod from a list. What it shows happened before.
 func (c *Collector) listed(at time.Time, p *sight, round int) {
-	c.observe(at, p, false, round > 1)
+	c.observe(at, p, sighting{existing: round == 1, late: round > 1})
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if x := c.pods[string(p.uid)]; x != nil {
@@ -334,7 +242,7 @@ func (c *Collector) unlisted(at time.Time, round int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, x := range c.pods {
-		if x.round != round && x.row.DeletedMicros == 0 {
+		if x.round != round && x.had.Deleted == 0 {
 			x.row.DeletedMicros = at.UnixMicro()
 			c.late++
 			c.count(x, at, Deleted)
@@ -343,35 +251,47 @@ func (c *Collector) unlisted(at time.Time, round int) {
 	}
 }
 
+// sighting says how a pod was seen.
+type sighting struct {
+	existing bool // before the watch began
+	deleted  bool
+	late     bool
+}
+
 // observe takes one sight of a pod.
-func (c *Collector) observe(at time.Time, p *sight, deleted, late bool) {
+func (c *Collector) observe(at time.Time, p *sight, how sighting) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.events++
 	us := at.UnixMicro()
+	reached := at
+	if how.existing { // when it came so far is unknown
+		us, reached = 0, time.Time{}
+	}
 	x := c.pods[string(p.uid)]
 	changed := false
 	if x == nil {
 		x = c.meet(p)
+		x.existing = how.existing
 		changed = true
-		if !deleted { // one that is only seen to go was created unobserved
+		if !how.deleted { // one that is only seen to go was created unobserved
 			x.row.CreatedMicros = us
 		}
+		c.tie(at, x, p)
 		c.match(x)
-		c.count(x, at, Created)
-		x.counted = true
+		c.count(x, reached, Created)
 	}
-	if x.row.DeletedMicros != 0 {
+	if x.had.Deleted != 0 {
 		return // a list knew before the watch did
 	}
 	first := func(when *int64, s Stage) {
-		if *when == 0 {
+		if *x.had.at(s) == 0 {
 			*when = us
 			changed = true
-			c.count(x, at, s)
+			c.count(x, reached, s)
 		}
 	}
-	if deleted {
+	if how.deleted {
 		first(&x.row.DeletedMicros, Deleted)
 	} else {
 		if len(p.node) > 0 {
@@ -385,13 +305,18 @@ func (c *Collector) observe(at time.Time, p *sight, deleted, late bool) {
 			first(&x.row.ReadyMicros, Ready)
 		}
 	}
-	if string(p.status) == "Failed" && !x.failed {
-		x.failed, changed = true, true
-		x.row.FailedReason = p.failure()
-		c.count(x, at, Failed)
+	if string(p.status) == "Failed" {
+		if x.had.Failed == 0 {
+			changed = true
+			x.row.FailedReason = p.failure()
+			c.count(x, reached, Failed)
+		}
+	} else if trouble := p.trouble(how.deleted, x.row.FailedReason); trouble != x.row.FailedReason {
+		changed = true
+		x.row.FailedReason = c.name([]byte(trouble))
 	}
 	if changed {
-		if late {
+		if how.late {
 			c.late++
 		}
 		c.touch(x)
@@ -401,9 +326,11 @@ func (c *Collector) observe(at time.Time, p *sight, deleted, late bool) {
 // meet keeps a new pod.
 func (c *Collector) meet(p *sight) *pod {
 	x := &pod{row: record.Pod{
-		Namespace: c.name(p.namespace), Name: string(p.name), UID: string(p.uid),
-		Phase: c.name(p.labelPhase), Owner: c.name([]byte(p.ofOwner())),
+		Namespace: c.name(p.namespace), Name: string(p.name), UID: string(p.uid), Owner: c.name([]byte(p.ofOwner())),
 	}}
+	if c.o.Run != "" { // else the label is that of another run's phase
+		x.row.Phase = c.name(p.labelPhase)
+	}
 	if x.row.Owner != "" {
 		x.key = c.name([]byte(x.row.Namespace + "/" + x.row.Owner))
 	} else {
@@ -412,6 +339,24 @@ func (c *Collector) meet(p *sight) *pod {
 	c.pods[x.row.UID] = x
 	c.owned[x.key] = append(c.owned[x.key], x)
 	return x
+}
+
+// tie notes the claims that a pod uses, a row each.
+func (c *Collector) tie(at time.Time, x *pod, p *sight) {
+	if !c.o.Claims {
+		return
+	}
+	change := changeAdded
+	if x.existing {
+		change = changeExisting
+	}
+	// A volume that cannot be read ties nothing; the pod's own life goes on.
+	_ = p.claims(func(claim string) {
+		c.ties = append(c.ties, record.ObjectChange{
+			TimeMicros: at.UnixMicro(), Kind: "Pod", Namespace: x.row.Namespace, Name: x.row.Name, UID: x.row.UID,
+			Owner: x.row.Owner, Change: change, Ref: claim,
+		})
+	})
 }
 
 // kinds of what operations name by resource.
@@ -441,6 +386,9 @@ func (c *Collector) Submitted(op record.Operation) {
 // phase: a Deployment that is scaled in a later phase still has the labels of
 // the first.
 func (c *Collector) match(x *pod) {
+	if x.existing {
+		return // nobody's operation asked for it
+	}
 	var best *record.Operation
 	for i := range c.ops[x.key] {
 		op := &c.ops[x.key][i]
@@ -477,9 +425,14 @@ func (c *Collector) flush(w sink) {
 		rows[i], x.dirty = x.row, false
 	}
 	c.dirty = c.dirty[:0]
+	ties := c.ties
+	c.ties = nil
 	c.mu.Unlock()
 	for _, r := range rows {
 		w.Pod(r)
+	}
+	for _, r := range ties {
+		w.Object(r)
 	}
 }
 

@@ -17,7 +17,7 @@ import (
 
 	"github.com/kubedyno/kubedyno/collect"
 	"github.com/kubedyno/kubedyno/record"
-	"go.uber.org/goleak"
+	"google.golang.org/protobuf/encoding/protowire"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -25,15 +25,20 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+// object is what a store holds.
+type object interface {
+	metav1.Object
+	Marshal() ([]byte, error)
+}
 
-// server is an API server for pods: it keeps a history of events, serves it
-// from any version that it has not forgotten, and can drop its watchers.
-type server struct {
-	t       testing.TB
+// store is an API server for one resource: it keeps a history of events,
+// serves it from any version that it has not forgotten, and can drop its
+// watchers.
+type store struct {
 	mu      sync.Mutex
 	cond    *sync.Cond
-	pods    map[string]*corev1.Pod
+	kind    string
+	objects map[string]object
 	history []event
 	version int
 	oldest  int // versions below are gone
@@ -42,7 +47,6 @@ type server struct {
 	lists   int
 	watches int
 	agents  map[string]bool
-	http    *httptest.Server
 }
 
 type event struct {
@@ -50,9 +54,21 @@ type event struct {
 	frame   []byte
 }
 
-func newServer(t testing.TB) *server {
-	s := &server{t: t, pods: map[string]*corev1.Pod{}, version: 10, agents: map[string]bool{}}
+func newStore(kind string) *store {
+	s := &store{kind: kind, objects: map[string]object{}, version: 10, agents: map[string]bool{}}
 	s.cond = sync.NewCond(&s.mu)
+	return s
+}
+
+// server is an API server that has the pods of a run alone.
+type server struct {
+	*store
+	http *httptest.Server
+	run  string // the selector that it expects
+}
+
+func newServer(t testing.TB) *server {
+	s := &server{store: newStore("Pod"), run: "r1"}
 	s.http = httptest.NewServer(s)
 	t.Cleanup(func() { s.drop(0); s.http.Close() })
 	return s
@@ -80,33 +96,43 @@ func framed(typ string, object []byte) []byte {
 
 // put adds or changes a pod; the empty change deletes it.
 func (s *server) put(name string, change func(*corev1.Pod)) {
+	s.store.put(name, func() object {
+		return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
+			Namespace: "default", Labels: map[string]string{LabelRun: "r1", LabelPhase: "steady"},
+		}}
+	}, func(o object) {
+		change(o.(*corev1.Pod))
+	}, change == nil)
+}
+
+// put makes, changes or deletes an object.
+func (s *store) put(name string, create func() object, change func(object), remove bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.version++
 	typ := "MODIFIED"
-	p := s.pods[name]
+	o := s.objects[name]
 	switch {
-	case change == nil:
+	case remove:
 		typ = "DELETED"
-		delete(s.pods, name)
-	case p == nil:
+		delete(s.objects, name)
+	case o == nil:
 		typ = "ADDED"
-		p = &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
-			Name: name, Namespace: "default", UID: types.UID(fmt.Sprintf("uid-%s-%d", name, s.version)),
-			Labels: map[string]string{LabelRun: "r1", LabelPhase: "steady"},
-		}}
-		s.pods[name] = p
+		o = create()
+		o.SetName(name)
+		o.SetUID(types.UID(fmt.Sprintf("uid-%s-%d", name, s.version)))
+		s.objects[name] = o
 	}
-	if change != nil {
-		change(p)
+	if !remove {
+		change(o)
 	}
-	p.ResourceVersion = strconv.Itoa(s.version)
-	s.history = append(s.history, event{s.version, framed(typ, wrap("Pod", p))})
+	o.SetResourceVersion(strconv.Itoa(s.version))
+	s.history = append(s.history, event{s.version, framed(typ, wrap(s.kind, o))})
 	s.cond.Broadcast()
 }
 
 // drop ends all watches; code is what the next requests get, 0 for an answer.
-func (s *server) drop(code int) {
+func (s *store) drop(code int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.epoch++
@@ -114,32 +140,58 @@ func (s *server) drop(code int) {
 	s.cond.Broadcast()
 }
 
-func (s *server) forget() {
+func (s *store) forget() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.oldest = s.version + 1
 }
 
 func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	selector := ""
+	if s.run != "" {
+		selector = LabelRun + "=" + s.run
+	}
+	if r.URL.Path != "/api/v1/pods" || r.FormValue("labelSelector") != selector {
+		http.Error(w, "unexpected "+r.URL.String(), http.StatusBadRequest)
+		return
+	}
+	s.store.ServeHTTP(w, r)
+}
+
+// list is a list's message; of all lists, metadata is field 1 and items are 2.
+func (s *store) list() []byte {
+	head, err := (&metav1.ListMeta{ResourceVersion: strconv.Itoa(s.version)}).Marshal()
+	if err != nil {
+		panic(err)
+	}
+	b := protowire.AppendBytes(protowire.AppendTag(nil, 1, protowire.BytesType), head)
+	for _, o := range s.objects {
+		item, err := o.Marshal()
+		if err != nil {
+			panic(err)
+		}
+		b = protowire.AppendBytes(protowire.AppendTag(b, 2, protowire.BytesType), item)
+	}
+	return b
+}
+
+// message is one that is encoded already.
+type message []byte
+
+func (m message) Marshal() ([]byte, error) { return m, nil }
+
+func (s *store) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.agents[r.UserAgent()] = true
 	if s.refuse != 0 {
 		w.WriteHeader(s.refuse)
-		w.Write(wrap("Status", &metav1.Status{Message: "pods is forbidden", Code: int32(s.refuse)}))
-		return
-	}
-	if r.URL.Path != "/api/v1/pods" || r.FormValue("labelSelector") != LabelRun+"=r1" {
-		http.Error(w, "unexpected "+r.URL.String(), http.StatusBadRequest)
+		w.Write(wrap("Status", &metav1.Status{Message: strings.ToLower(s.kind) + "s is forbidden", Code: int32(s.refuse)}))
 		return
 	}
 	if r.FormValue("watch") == "" {
 		s.lists++
-		list := &corev1.PodList{ListMeta: metav1.ListMeta{ResourceVersion: strconv.Itoa(s.version)}}
-		for _, p := range s.pods {
-			list.Items = append(list.Items, *p)
-		}
-		w.Write(wrap("PodList", list))
+		w.Write(wrap(s.kind+"List", message(s.list())))
 		return
 	}
 	s.watches++
@@ -167,9 +219,35 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 type recorder struct {
-	mu   sync.Mutex
-	pods map[string]record.Pod // by UID, the last row
-	gaps []record.Gap
+	mu       sync.Mutex
+	pods     map[string]record.Pod // by UID, the last row
+	objects  []record.ObjectChange
+	events   []record.Event
+	gaps     []record.Gap
+	observed map[record.Table]bool
+}
+
+func (r *recorder) Observes(tables ...record.Table) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.observed == nil {
+		r.observed = map[record.Table]bool{}
+	}
+	for _, t := range tables {
+		r.observed[t] = true
+	}
+}
+
+func (r *recorder) Object(o record.ObjectChange) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.objects = append(r.objects, o)
+}
+
+func (r *recorder) Event(e record.Event) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.events = append(r.events, e)
 }
 
 func (r *recorder) Pod(p record.Pod) {
@@ -204,7 +282,7 @@ func (r *recorder) named(t *testing.T, name string) record.Pod {
 // start collects until stop is called.
 func start(t *testing.T, s *server) (c *Collector, r *recorder, stop func()) {
 	t.Helper()
-	c = New(Options{Config: &rest.Config{Host: s.http.URL}, Run: "r1"})
+	c = New(Options{Config: &rest.Config{Host: s.http.URL}, Run: s.run, Claims: true})
 	r = &recorder{}
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
@@ -416,12 +494,133 @@ func TestManyDisconnects(t *testing.T) {
 	}
 }
 
+// Where nothing is loaded, pods are there before the watch: since when, and how
+// they got so far, is unknown and not "now". What they do later is known.
+func TestExistingPods(t *testing.T) {
+	s := newServer(t)
+	s.run = ""
+	s.put("old", func(p *corev1.Pod) { bind(p); running(p); ready(p) })
+	s.put("pending", none)
+	s.put("broken", func(p *corev1.Pod) { p.Status.Phase, p.Status.Reason = corev1.PodFailed, "Evicted" })
+	c, r, stop := start(t, s)
+	if st := c.State(); st.Phases[""] != (Counts{Created: 3, Bound: 1, Running: 1, Ready: 1, Failed: 1}) || !st.LastProgress.IsZero() {
+		t.Errorf("%+v", st)
+	}
+	began := time.Now().UnixMicro()
+	s.put("pending", bind)
+	s.put("new", none)
+	s.put("old", func(p *corev1.Pod) { p.Annotations = map[string]string{"x": "y"} })
+	s.put("old", nil)
+	wait4(t, c, "", Bound, 2)
+	wait4(t, c, "", Deleted, 1)
+	wait4(t, c, "", Created, 4)
+	c.Submitted(record.Operation{Phase: "load", Verb: "create", Resource: "pods", Namespace: "default", Name: "old", SentMicros: 5, DoneMicros: 6})
+	stop()
+	if len(r.pods) != 4 || !r.observed[record.TablePods] {
+		t.Errorf("%d rows", len(r.pods))
+	}
+	old := r.named(t, "old")
+	if old.CreatedMicros != 0 || old.BoundMicros != 0 || old.RunningMicros != 0 || old.ReadyMicros != 0 || old.DeletedMicros < began || old.Node != "n1" || old.SentMicros != 0 {
+		t.Errorf("%+v", old)
+	}
+	if p := r.named(t, "pending"); p.CreatedMicros != 0 || p.BoundMicros < began || p.RunningMicros != 0 {
+		t.Errorf("%+v", p)
+	}
+	if p := r.named(t, "broken"); p.FailedReason != "Evicted" || p.CreatedMicros != 0 {
+		t.Errorf("%+v", p)
+	}
+	if p := r.named(t, "new"); p.CreatedMicros < began {
+		t.Errorf("%+v", p)
+	}
+	for _, p := range r.pods {
+		if p.Phase != "" {
+			t.Errorf("%s is said to be of phase %s, which is another run's", p.Name, p.Phase)
+		}
+	}
+}
+
+// Why a pod does not come up is told while that lasts; what ended it stays.
+func TestTrouble(t *testing.T) {
+	s := newServer(t)
+	c, r, stop := start(t, s)
+	waiting := func(reason string) []corev1.ContainerStatus {
+		return []corev1.ContainerStatus{{State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reason}}}}
+	}
+	pending := func(reason string) func(*corev1.Pod) {
+		return func(p *corev1.Pod) { p.Status.Phase, p.Status.ContainerStatuses = corev1.PodPending, waiting(reason) }
+	}
+	s.put("image", pending("ContainerCreating"))
+	s.put("image", pending("ErrImagePull"))
+	s.put("image", pending("ImagePullBackOff"))
+	s.put("mended", pending("ErrImagePull"))
+	s.put("mended", func(p *corev1.Pod) { p.Status.Phase, p.Status.ContainerStatuses = corev1.PodRunning, nil })
+	s.put("starting", pending("PodInitializing"))
+	s.put("init", func(p *corev1.Pod) {
+		p.Status.Phase, p.Status.InitContainerStatuses = corev1.PodPending, waiting("CrashLoopBackOff")
+	})
+	s.put("failed-init", func(p *corev1.Pod) {
+		p.Status.Phase = corev1.PodFailed
+		p.Status.InitContainerStatuses = []corev1.ContainerStatus{{State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 3, Reason: "Error"}}}}
+	})
+	s.put("drained", func(p *corev1.Pod) {
+		running(p)
+		p.Status.Conditions = []corev1.PodCondition{{Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: "EvictionByEvictionAPI"}}
+	})
+	s.put("drained", nil)
+	wait4(t, c, "", Deleted, 1)
+	if n := c.State().Total.Failed; n != 1 {
+		t.Errorf("%d pods failed for good", n)
+	}
+	stop()
+	for name, want := range map[string]string{
+		"image": "ErrImagePull", "mended": "", "starting": "", "init": "CrashLoopBackOff", "failed-init": "Error", "drained": "EvictionByEvictionAPI",
+	} {
+		if p := r.named(t, name); p.FailedReason != want {
+			t.Errorf("%s: %q, want %q", name, p.FailedReason, want)
+		}
+	}
+}
+
+// A pod is tied to the claims of its volumes.
+func TestClaims(t *testing.T) {
+	s := newServer(t)
+	s.put("old", func(p *corev1.Pod) {
+		p.Spec.Volumes = []corev1.Volume{{Name: "v", VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "data"}}}}
+	})
+	c, r, stop := start(t, s)
+	s.put("none", none)
+	s.put("new", func(p *corev1.Pod) {
+		p.Spec.Volumes = []corev1.Volume{
+			{Name: "v", VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "data-0"}}},
+			{Name: "scratch", VolumeSource: corev1.VolumeSource{Ephemeral: &corev1.EphemeralVolumeSource{}}},
+			{Name: "c", VolumeSource: corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{}}},
+		}
+	})
+	s.put("new", bind)
+	wait4(t, c, "", Bound, 1)
+	stop()
+	var got []string
+	for _, o := range r.objects {
+		if o.Kind != "Pod" || o.Namespace != "default" || o.UID == "" || o.Changes != 0 || o.TimeMicros == 0 {
+			t.Errorf("%+v", o)
+		}
+		got = append(got, o.Name+" "+o.Change+" "+o.Ref)
+	}
+	if want := []string{"old existing data", "new added data-0", "new added new-scratch"}; !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+}
+
 func TestForbidden(t *testing.T) {
 	s := newServer(t)
 	s.drop(http.StatusForbidden)
 	c := New(Options{Config: &rest.Config{Host: s.http.URL}, Run: "r1"})
-	err := c.collect(t.Context(), &recorder{})
-	if !errors.Is(err, collect.ErrNotSupported) || err.Error() != "pods cannot be watched: pods is forbidden (needs list and watch on pods)" {
+	r := &recorder{}
+	err := c.collect(t.Context(), r)
+	if r.observed[record.TablePods] {
+		t.Error("no pod could be seen, and still the table says that there was none")
+	}
+	if !errors.Is(err, collect.ErrNotSupported) || err.Error() != "pods cannot be watched: pods is forbidden; grant list and watch on pods" {
 		t.Errorf("%v", err)
 	}
 	if err := c.Ready(t.Context()); !errors.Is(err, ErrNotRunning) {
@@ -506,9 +705,12 @@ func TestDecode(t *testing.T) {
 		{"exit code", code, "", "exit code 137", false},
 	} {
 		var s sight
-		kind, err := decode(framed("MODIFIED", wrap("Pod", c.pod))[4:], &s)
+		kind, object, err := decode(framed("MODIFIED", wrap("Pod", c.pod))[4:])
 		if err != nil || kind != "MODIFIED" {
 			t.Errorf("%s: %s, %v", c.name, kind, err)
+		}
+		if err := s.pod(object); err != nil {
+			t.Errorf("%s: %v", c.name, err)
 		}
 		p := c.pod
 		if string(s.uid) != string(p.UID) || string(s.name) != p.Name || string(s.namespace) != p.Namespace || string(s.version) != p.ResourceVersion ||
@@ -523,26 +725,38 @@ func FuzzDecode(f *testing.F) {
 	f.Add(framed("MODIFIED", wrap("Pod", fullPod()))[4:])
 	f.Add(framed("ERROR", wrap("Status", &metav1.Status{Code: 410}))[4:])
 	f.Fuzz(func(t *testing.T, b []byte) {
+		_, object, err := decode(b)
+		if err != nil {
+			object = b
+		}
 		var s sight
-		if _, err := decode(b, &s); err == nil {
+		if s.pod(object) == nil {
 			s.ofOwner()
 			s.failure()
+			s.trouble(false, "")
+			s.claims(func(string) {})
 		}
-		decodeList(b, func(*sight) {})
+		var o seen
+		for i := range lifeKinds {
+			o.object(&lifeKinds[i], object)
+		}
+		var e occurrence
+		if e.read(object) == nil {
+			e.row(time.Time{}, 1)
+		}
+		decodeList(b, func([]byte) error { return nil })
 	})
 }
 
 func BenchmarkPodEvent(b *testing.B) {
 	data := framed("MODIFIED", wrap("Pod", fullPod()))[4:]
-	c := New(Options{})
+	s := stream{to: &pods{c: New(Options{})}}
 	at := time.Now()
-	var p sight
 	b.SetBytes(int64(len(data)))
 	b.ReportAllocs()
 	for b.Loop() {
-		if _, err := decode(data, &p); err != nil {
+		if _, err := s.take(frame{at, data}, false, nil); err != nil {
 			b.Fatal(err)
 		}
-		c.observe(at, &p, false, false)
 	}
 }

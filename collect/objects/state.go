@@ -112,10 +112,13 @@ func (c *Collector) Wait(ctx context.Context, phase string, what Stage, n int) e
 	}
 }
 
-// count needs c.mu.
+// count needs c.mu. The zero time is for what happened before the watch.
 func (c *Collector) count(x *pod, at time.Time, s Stage) {
+	*x.had.at(s) = 1
 	*c.phase(x.row.Phase).at(s)++
-	c.progress = at
+	if !at.IsZero() {
+		c.progress = at
+	}
 	c.check()
 }
 
@@ -130,21 +133,9 @@ func (c *Collector) phase(name string) *Counts {
 
 // move counts a pod for another phase.
 func (c *Collector) move(x *pod, phase string) {
-	var had Counts
-	for _, r := range []struct {
-		reached bool
-		stage   Stage
-	}{
-		{x.counted, Created}, {x.row.BoundMicros != 0, Bound}, {x.row.RunningMicros != 0, Running},
-		{x.row.ReadyMicros != 0, Ready}, {x.row.DeletedMicros != 0, Deleted}, {x.failed, Failed},
-	} {
-		if r.reached {
-			*had.at(r.stage) = 1
-		}
-	}
-	c.phase(x.row.Phase).add(had, -1)
+	c.phase(x.row.Phase).add(x.had, -1)
 	x.row.Phase = phase
-	c.phase(phase).add(had, 1)
+	c.phase(phase).add(x.had, 1)
 	c.check()
 }
 

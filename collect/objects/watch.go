@@ -11,7 +11,10 @@ import (
 	"net/http"
 	"net/url"
 	"strconv"
+	"strings"
 	"time"
+
+	"k8s.io/client-go/rest"
 )
 
 // The watch is read frame by frame rather than through client-go's watcher,
@@ -42,15 +45,35 @@ type statusError struct {
 
 func (e *statusError) Error() string { return fmt.Sprintf("HTTP %d: %s", e.code, e.text) }
 
-// client lists and watches pods of one selector.
+// client lists and watches one resource.
 type client struct {
 	http     *http.Client
 	base     string // …/api/v1/pods or …/namespaces/x/pods
 	selector string
 }
 
+// dial makes what all clients of a collector share: the HTTP client and the
+// server's address.
+func dial(config *rest.Config, transport http.RoundTripper) (h *http.Client, base string, err error) {
+	cfg := rest.CopyConfig(config)
+	cfg.UserAgent = UserAgent
+	server, _, err := rest.DefaultServerUrlFor(cfg)
+	if err != nil {
+		return nil, "", err
+	}
+	if h, err = rest.HTTPClientFor(cfg); err != nil {
+		return nil, "", err
+	}
+	if transport != nil {
+		h = &http.Client{Transport: transport}
+	}
+	return h, strings.TrimSuffix(server.String(), "/"), nil
+}
+
 func (c *client) get(ctx context.Context, query url.Values, accept string) (*http.Response, error) {
-	query.Set("labelSelector", c.selector)
+	if c.selector != "" {
+		query.Set("labelSelector", c.selector)
+	}
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, c.base+"?"+query.Encode(), nil)
 	if err != nil {
 		return nil, err
@@ -81,32 +104,43 @@ func statusText(b []byte) string {
 	return string(bytes.ToValidUTF8(bytes.TrimSpace(b[:min(len(b), 200)]), []byte("?")))
 }
 
-// list calls each for each pod and returns the version to watch from.
-func (c *client) list(ctx context.Context, each func(*sight)) (version string, err error) {
+// list calls each with each object's message and returns the version to watch
+// from.
+func (c *client) list(ctx context.Context, each func(object []byte) error) (version string, err error) {
 	query := url.Values{"limit": {strconv.Itoa(pageSize)}}
 	for {
-		res, err := c.get(ctx, query, protobuf)
-		if err != nil {
-			return "", err
-		}
-		b, err := io.ReadAll(res.Body)
-		res.Body.Close()
-		if err != nil {
-			return "", err
-		}
-		raw, err := unwrap(b)
-		if err != nil {
-			return "", err
-		}
-		version, next, err := decodeList(raw, each)
-		if err != nil {
-			return "", fmt.Errorf("decode list of pods: %w", err)
-		}
-		if next == "" {
-			return version, nil
+		version, next, err := c.page(ctx, query, each)
+		if err != nil || next == "" {
+			return version, err
 		}
 		query.Set("continue", next)
 	}
+}
+
+// now is the version to watch from for what is yet to come.
+func (c *client) now(ctx context.Context) (version string, err error) {
+	version, _, err = c.page(ctx, url.Values{"limit": {"1"}}, func([]byte) error { return nil })
+	return version, err
+}
+
+func (c *client) page(ctx context.Context, query url.Values, each func(object []byte) error) (version, next string, err error) {
+	res, err := c.get(ctx, query, protobuf)
+	if err != nil {
+		return "", "", err
+	}
+	defer res.Body.Close()
+	b, err := io.ReadAll(res.Body)
+	if err != nil {
+		return "", "", err
+	}
+	raw, err := unwrap(b)
+	if err != nil {
+		return "", "", err
+	}
+	if version, next, err = decodeList(raw, each); err != nil {
+		return "", "", fmt.Errorf("decode list: %w", err)
+	}
+	return version, next, nil
 }
 
 // watch sends each frame to frames, stamped as it is read, until the stream or

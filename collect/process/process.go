@@ -19,6 +19,7 @@ import (
 	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/kubedyno/kubedyno/collect"
@@ -62,6 +63,7 @@ type Collector struct {
 	known map[int32]named
 	seq   int
 	acct  record.Observer
+	names atomic.Pointer[map[int32]string] // of the last scan: the components' processes
 }
 
 // New returns a collector that knows ourselves and the given components.
@@ -100,6 +102,23 @@ func (c *Collector) Attach(components ...Component) {
 			c.known[int32(x.PID)] = named{x.Name, x.Cgroup, c.seq}
 		}
 	}
+}
+
+// ComponentOf names the component that a process belongs to, its own or an
+// ancestor's as of the last scan; empty for none. It may be called from any
+// goroutine.
+func (c *Collector) ComponentOf(pid int32) string {
+	c.mu.Lock()
+	n, ok := c.known[pid]
+	c.mu.Unlock()
+	if ok {
+		return n.component
+	}
+	names := c.names.Load()
+	if names == nil {
+		return ""
+	}
+	return (*names)[pid]
 }
 
 // Name implements collect.Collector.
@@ -229,6 +248,13 @@ func (c *Collector) once(s *scanner, t *tracker, scan, all, last bool) (cpu floa
 	if err = s.machine(now); err == nil {
 		err = s.scan(now, known, all || last)
 	}
+	names := map[int32]string{}
+	for pid, p := range s.procs {
+		if p.component != "" {
+			names[pid] = p.component
+		}
+	}
+	c.names.Store(&names)
 	// A named process that is gone gives its PID up.
 	c.mu.Lock()
 	for pid, n := range before {

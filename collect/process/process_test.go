@@ -482,3 +482,39 @@ func (nothing) Gap(record.Gap)          {}
 
 func (nothing) Process(record.ProcessSample) {}
 func (nothing) Machine(record.MachineSample) {}
+
+// Another collector asks whose a process is: the component's own, its child's,
+// nobody's.
+func TestComponentOf(t *testing.T) {
+	sh := exec.Command("sh", "-c", "sleep 60 & echo $!; wait")
+	out, err := sh.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := sh.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { sh.Process.Kill(); sh.Wait() }()
+	var child int
+	if _, err := fmt.Fscan(out, &child); err != nil {
+		t.Fatal(err)
+	}
+	defer syscall.Kill(child, syscall.SIGKILL)
+	c := New(Options{Interval: 20 * time.Millisecond, Components: []Component{{Name: "etcd", PID: sh.Process.Pid}}})
+	ctx, stop := context.WithTimeout(t.Context(), 10*time.Second)
+	defer stop()
+	err = c.collect(ctx, &tables{}, false, func(time.Time) error {
+		if c.ComponentOf(int32(child)) == "etcd" { // known from the scan on
+			stop()
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for pid, want := range map[int]string{sh.Process.Pid: "etcd", child: "etcd", os.Getpid(): Self, 1: ""} {
+		if got := c.ComponentOf(int32(pid)); got != want {
+			t.Errorf("pid %d: %q, want %q", pid, got, want)
+		}
+	}
+}

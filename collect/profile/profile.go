@@ -1,5 +1,6 @@
 // Package profile records pprof profiles of components: CPU of all at the same
-// time over a window, heap and goroutines at an instant.
+// time over a window, heap and goroutines at its two edges, and on request who
+// waited for locks.
 //
 // The lock of Go's CPU profiler is per process, so that all components can be
 // profiled at once. A profile that was asked for N seconds cannot be had
@@ -17,6 +18,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"path"
 	"slices"
 	"strings"
 	"sync"
@@ -55,10 +57,16 @@ type Missing struct{ Component, Reason string }
 
 // Options of a Collector.
 type Options struct {
-	Targets  []Target // more can be added while it runs
-	Missing  []Missing
-	Slice    time.Duration
-	Patience time.Duration
+	Targets []Target // more can be added while it runs
+	Missing []Missing
+	// Contention takes mutex and block profiles at a window's edges too. Go
+	// fills them only where the process itself asked for it
+	// (runtime.SetMutexProfileFraction, SetBlockProfileRate; Kubernetes'
+	// --contention-profiling, for block), and that process then pays for each contended
+	// lock, and at block rate 1 for each wait.
+	Contention bool
+	Slice      time.Duration
+	Patience   time.Duration
 }
 
 // A Collector takes profiles on request while it runs.
@@ -147,6 +155,10 @@ func (c *Collector) begin(ctx context.Context) (_ context.Context, w sink, targe
 // seconds or, at 0, until ctx ends. The end of ctx is the phase's end and not
 // an error: what was captured until then is stored. Components that could not
 // be profiled become gaps. An error says that the recording cannot be written.
+//
+// At its start it takes what Snapshot takes at the end, so that the two can be
+// subtracted: in the same seconds, for a component that answers slowly must not
+// cost the window its beginning.
 func (c *Collector) Capture(ctx context.Context, phase string, seconds float64) error {
 	ctx, w, targets, done, err := c.begin(ctx)
 	if err != nil {
@@ -157,11 +169,12 @@ func (c *Collector) Capture(ctx context.Context, phase string, seconds float64) 
 	if seconds > 0 {
 		until = time.Now().Add(time.Duration(seconds * float64(time.Second)))
 	}
-	errs := make([]error, len(targets))
+	errs := make([]error, len(targets)+1)
 	var all sync.WaitGroup
 	for i, t := range targets {
 		all.Go(func() { errs[i] = c.cpu(ctx, w, t, phase, until) })
 	}
+	all.Go(func() { errs[len(targets)] = c.snapshot(ctx, w, targets, phase, "start") })
 	all.Wait()
 	return errors.Join(errs...)
 }
@@ -239,19 +252,37 @@ func (c *Collector) Snapshot(ctx context.Context, phase string) error {
 		return err
 	}
 	defer done()
-	ctx, cancel := context.WithTimeout(ctx, grace)
+	return c.snapshot(ctx, w, targets, phase, "end")
+}
+
+// snapshot is of one edge of a phase. A phase that ends before its start was
+// seen is too short to be told apart, and no gap.
+func (c *Collector) snapshot(phaseCtx context.Context, w sink, targets []Target, phase, edge string) error {
+	ctx, cancel := context.WithTimeout(phaseCtx, grace)
 	defer cancel()
+	kinds := []string{"heap", "goroutine"}
+	if c.o.Contention {
+		kinds = append(kinds, "mutex", "block")
+	}
 	errs := make([]error, len(targets))
 	var all sync.WaitGroup
 	for i, t := range targets {
 		all.Go(func() {
-			for _, kind := range []string{"heap", "goroutine"} {
+			for _, kind := range kinds {
 				at := time.Now()
 				p, err := c.get(ctx, t, kind)
-				if err != nil {
-					w.Gap(record.Gap{Collector: c.Name(), Subject: t.Component, Reason: fmt.Sprintf("no %s profile of %s: %v", kind, phase, err), Start: at, End: time.Now()})
+				if err == nil && (kind == "mutex" || kind == "block") && len(p.Sample) == 0 {
+					// It is so at each edge, and one gap tells it.
+					w.Gap(record.Gap{Collector: c.Name(), Subject: t.Component, Reason: fmt.Sprintf("no %s profile: %v", kind, errNotFilled)})
 					continue
 				}
+				if err != nil {
+					if phaseCtx.Err() == nil {
+						w.Gap(record.Gap{Collector: c.Name(), Subject: t.Component, Reason: fmt.Sprintf("no %s profile at the %s of %s: %v", kind, edge, phase, err), Start: at, End: time.Now()})
+					}
+					continue
+				}
+				p.Comments = append(p.Comments, fmt.Sprintf("kubedyno: at the %s of phase %s", edge, phase))
 				errs[i] = errors.Join(errs[i], c.store(w, t, phase, kind, at, time.Now(), p, ""))
 			}
 		})
@@ -261,6 +292,9 @@ func (c *Collector) Snapshot(ctx context.Context, phase string) error {
 }
 
 func (c *Collector) store(w sink, t Target, phase, kind string, start, end time.Time, p *profile.Profile, note string) error {
+	for _, m := range p.Mapping {
+		m.File = path.Base(m.File) // no machine path travels
+	}
 	var b bytes.Buffer
 	if err := p.Write(&b); err != nil {
 		return fmt.Errorf("encode %s profile of %s: %w", kind, t.Component, err)
@@ -287,6 +321,10 @@ func (c *Collector) slice(ctx context.Context, t Target, length time.Duration) (
 var (
 	errBusy    = errors.New("another CPU profiler is at work in it")
 	errRefused = errors.New("profiling is refused")
+	// errNotFilled cannot tell "no contention" from "not observed": Go serves
+	// the same empty profile for both.
+	errNotFilled = errors.New("it is empty: Go fills it only where the process asked for it (runtime.SetMutexProfileFraction, SetBlockProfileRate; " +
+		"of Kubernetes' components --contention-profiling, for block), so that nothing is known of its locks")
 )
 
 func (c *Collector) get(ctx context.Context, t Target, what string) (*profile.Profile, error) {
@@ -336,6 +374,10 @@ func (c *Collector) Account() record.Observer {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	slices.Sort(c.notes)
-	c.acct.Note = strings.Join(c.notes, "; ")
+	notes := c.notes
+	if c.o.Contention {
+		notes = append(slices.Clone(notes), "mutex and block profiles were read: processes that fill them pay for each contended lock, recorded or not")
+	}
+	c.acct.Note = strings.Join(notes, "; ")
 	return c.acct
 }

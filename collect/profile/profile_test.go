@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"path"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -62,8 +64,10 @@ func (r *recorder) reasons() string {
 // sample is a profile with one sample of the given value.
 func sample(cpu time.Duration, length time.Duration) []byte {
 	f := &profile.Function{ID: 1, Name: "main.work"}
-	l := &profile.Location{ID: 1, Line: []profile.Line{{Function: f}}}
+	m := &profile.Mapping{ID: 1, File: "/home/somebody/my-controller", HasFunctions: true}
+	l := &profile.Location{ID: 1, Mapping: m, Line: []profile.Line{{Function: f}}}
 	p := &profile.Profile{
+		Mapping:    []*profile.Mapping{m},
 		SampleType: []*profile.ValueType{{Type: "samples", Unit: "count"}, {Type: "cpu", Unit: "nanoseconds"}},
 		PeriodType: &profile.ValueType{Type: "cpu", Unit: "nanoseconds"}, Period: 1e7,
 		Sample:   []*profile.Sample{{Location: []*profile.Location{l}, Value: []int64{int64(cpu / 1e7), int64(cpu)}}},
@@ -77,12 +81,29 @@ func sample(cpu time.Duration, length time.Duration) []byte {
 	return b.Bytes()
 }
 
+func empty() []byte {
+	p, err := profile.ParseData(sample(0, 0))
+	if err != nil {
+		panic(err)
+	}
+	p.Sample = nil
+	var b bytes.Buffer
+	if err := p.Write(&b); err != nil {
+		panic(err)
+	}
+	return b.Bytes()
+}
+
 // component serves pprof as a Go process does, a second of it in 20 ms, and
 // says half a core was used.
 func component(t *testing.T, busy *atomic.Int64) *httptest.Server {
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if strings.HasSuffix(r.URL.Path, "/heap") || strings.HasSuffix(r.URL.Path, "/goroutine") {
+		switch path.Base(r.URL.Path) {
+		case "heap", "goroutine", "mutex":
 			w.Write(sample(0, 0))
+			return
+		case "block": // not filled
+			w.Write(empty())
 			return
 		}
 		if busy != nil && busy.Add(-1) >= 0 {
@@ -176,7 +197,7 @@ func TestWindow(t *testing.T) {
 	for _, want := range []string{
 		"busy always: no CPU profile of steady: another CPU profiler is at work in it",
 		"forbidden: no CPU profile of steady: profiling is refused: HTTP 403 Forbidden: no (needs get on the nonResourceURL /debug/pprof/*)",
-		"down: no CPU profile of steady: dial tcp", "down: no heap profile of steady: dial tcp", "garbage: no CPU profile of steady:", "etcd: pprof is off",
+		"down: no CPU profile of steady: dial tcp", "down: no heap profile at the start of steady: dial tcp", "down: no heap profile at the end of steady: dial tcp", "garbage: no CPU profile of steady:", "etcd: pprof is off",
 	} {
 		if !strings.Contains(got, want) {
 			t.Errorf("gaps:\n%s\nmiss %q", got, want)
@@ -243,5 +264,87 @@ func TestNoTargets(t *testing.T) {
 	c := New(Options{Missing: []Missing{{"etcd", "x"}}})
 	if err := c.collect(t.Context(), &recorder{}); !errors.Is(err, collect.ErrNotSupported) {
 		t.Errorf("%v", err)
+	}
+}
+
+// Locks are looked at on request, at both edges; what Go left empty is a gap
+// and not "no contention".
+func TestContention(t *testing.T) {
+	c := New(Options{Contention: true, Targets: []Target{{Component: "x", URL: component(t, nil).URL + "/debug/pprof"}}})
+	r, stop := start(t, c)
+	if err := c.Capture(t.Context(), "steady", 1); err != nil {
+		t.Error(err)
+	}
+	if err := c.Snapshot(t.Context(), "steady"); err != nil {
+		t.Error(err)
+	}
+	stop()
+	edges := map[string]int{}
+	for _, ref := range r.refs {
+		edges[ref.Kind]++
+	}
+	if fmt.Sprint(edges) != "map[cpu:1 goroutine:2 heap:2 mutex:2]" {
+		t.Errorf("profiles: %v", edges)
+	}
+	got := r.reasons()
+	for _, want := range []string{"x: no block profile: it is empty"} {
+		if !strings.Contains(got, want) {
+			t.Errorf("gaps:\n%s\nmiss %q", got, want)
+		}
+	}
+	if a := c.Account(); !strings.Contains(a.Note, "pay for each contended lock") {
+		t.Errorf("account: %+v", a)
+	}
+}
+
+// A user's own Go process is a target like any other, by a name with a colon,
+// and so through a recording.
+func TestOwnController(t *testing.T) {
+	c := New(Options{})
+	dir := filepath.Join(t.TempDir(), "r")
+	w, err := record.Create(dir, record.Meta{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- c.Collect(ctx, w) }()
+	c.Add(Target{Component: "client:my-controller", Instance: "1", URL: component(t, nil).URL + "/debug/pprof"})
+	for {
+		err := c.Capture(ctx, "steady", 1)
+		if err == nil {
+			break
+		}
+		if !errors.Is(err, ErrNotRunning) {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Millisecond)
+	}
+	cancel()
+	http.DefaultClient.CloseIdleConnections()
+	if err := errors.Join(<-done, w.Finish(record.StatusComplete, "")); err != nil {
+		t.Fatal(err)
+	}
+	rec, err := record.Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer rec.Close()
+	kinds := map[string]bool{}
+	for _, ref := range rec.Profiles() {
+		if ref.Component != "client:my-controller" || ref.Phase != "steady" {
+			t.Errorf("%+v", ref)
+		}
+		p, err := rec.ReadProfile(ref)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(p.Mapping) != 1 || p.Mapping[0].File != "my-controller" {
+			t.Errorf("mappings %v: a path of the machine travels", p.Mapping)
+		}
+		kinds[ref.Kind] = true
+	}
+	if !kinds["cpu"] || !kinds["heap"] || !kinds["goroutine"] {
+		t.Errorf("profiles: %v", rec.Profiles())
 	}
 }

@@ -1,14 +1,17 @@
-// Package requests records who asked the API server for what, from the audit
-// log of a lab.
+// Package requests records who asked the API server for what: from its audit
+// log, or from what a cluster without one has: the server's own log at -v=3
+// and above, or samples of the requests in its priority-and-fairness filter.
 //
 // Start with New.
 package requests
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"maps"
-	"slices"
+	"net/http"
+	"os"
+	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -16,6 +19,7 @@ import (
 
 	"github.com/kubedyno/kubedyno/collect"
 	"github.com/kubedyno/kubedyno/collect/internal/tail"
+	"github.com/kubedyno/kubedyno/internal/audit"
 	"github.com/kubedyno/kubedyno/record"
 )
 
@@ -26,35 +30,61 @@ const (
 	// those before it have arrived.
 	Quiet    = 1200 * time.Millisecond
 	Patience = 2500 * time.Millisecond
-	// maxOpen bounds the long-running requests that are remembered.
-	maxOpen = 1 << 18
 )
 
-// Options of a Collector.
+// Options of a Collector: what there is on this cluster. The best source that
+// is there is used: Path, then ServerLog, then DumpURL. Each row says which in
+// its source column.
 type Options struct {
-	// Path of the audit log, JSON lines of audit.k8s.io/v1.
+	// Path of the audit log, JSON lines of audit.k8s.io/v1 at level Metadata
+	// or above (--audit-log-path, with --audit-log-format=json). It must be a
+	// file that this process can read: on an existing cluster, run kubedyno on
+	// the control plane's machine, or mount the log there.
 	Path string
-	// FromStart takes what the file holds already.
+	// FromStart takes what the file at Path holds already: the API server was
+	// started for this run.
 	FromStart bool
-	// Reason says why there is none where Path is empty.
-	Reason          string
+	// ServerLog is the path of the API server's own log, written at -v=3 or
+	// above (which PUT /debug/flags/v sets while it runs; put it back
+	// afterwards, each request costs a line). It tells of no user, and of a
+	// watch only when it ends.
+	ServerLog string
+	// Zone is that of the clock in ServerLog; nil is this process's own.
+	Zone *time.Location
+	// DumpURL is the API server's address, https://HOST:PORT, and DumpClient
+	// sends the requests: it needs `get` on the nonResourceURL
+	// /debug/api_priority_and_fairness/*. DumpInterval is between samples.
+	// A request that is shorter than the interval is seen with a likelihood
+	// of its duration ÷ interval, so counts are far too low and slow requests
+	// over-represented. done_us is received_us and an interval for each sample
+	// that had the request, which is right in sum and wrong for each. There
+	// is neither a user agent nor a code.
+	DumpURL      string
+	DumpClient   *http.Client
+	DumpInterval time.Duration
+
+	// Reason says why there is no source, where there is none.
+	Reason string
+	// Quiet and Patience say when a log is read to its end; see the constants.
 	Quiet, Patience time.Duration
 }
 
-// A Collector follows the audit log.
+// A Collector follows one source.
 type Collector struct {
 	o      Options
+	source string // of audit's; empty: none
+	missed []string
 	tail   *tail.Follower
 	err    error
-	newest int64        // µs, stage of the newest event; Follow's goroutine only
+	newest int64        // µs, newest entry of the log; Follow's goroutine only
 	end    atomic.Int64 // µs, when collection was asked to end
 
 	mu   sync.Mutex
 	acct record.Observer
 }
 
-// New returns a collector. What is written to the log from now on is
-// collected, though Collect is called later.
+// New returns a collector. What is written to a log from now on is collected,
+// though Collect is called later.
 func New(o Options) *Collector {
 	if o.Quiet <= 0 {
 		o.Quiet = Quiet
@@ -62,11 +92,48 @@ func New(o Options) *Collector {
 	if o.Patience <= 0 {
 		o.Patience = Patience
 	}
+	if o.DumpInterval <= 0 {
+		o.DumpInterval = DumpInterval
+	}
+	if o.Zone == nil {
+		o.Zone = time.Local
+	}
 	c := &Collector{o: o}
-	if o.Path != "" {
+	c.choose()
+	switch c.source {
+	case audit.SourceAudit:
 		c.tail, c.err = tail.Open(o.Path, tail.Options{FromStart: o.FromStart, Quiet: o.Quiet, Patience: o.Patience, Done: c.passed})
+	case audit.SourceLog:
+		c.tail, c.err = tail.Open(o.ServerLog, tail.Options{Quiet: o.Quiet, Patience: o.Patience, Done: c.passed})
 	}
 	return c
+}
+
+// choose takes the best source. A file that cannot be opened is passed over
+// where there is another source; alone, it may still appear.
+func (c *Collector) choose() {
+	usable := func(path, what string, others bool) bool {
+		if path == "" {
+			return false
+		}
+		f, err := os.Open(path)
+		if err == nil {
+			f.Close()
+			return true
+		}
+		if others {
+			c.missed = append(c.missed, fmt.Sprintf("%s cannot be read: %v", what, err))
+		}
+		return !others
+	}
+	switch {
+	case usable(c.o.Path, "the audit log", c.o.ServerLog != "" || c.o.DumpURL != ""):
+		c.source = audit.SourceAudit
+	case usable(c.o.ServerLog, "the API server's log", c.o.DumpURL != ""):
+		c.source = audit.SourceLog
+	case c.o.DumpURL != "":
+		c.source = audit.SourceDump
+	}
 }
 
 // overlap is by how much events of one batch may be out of order.
@@ -83,6 +150,7 @@ func (c *Collector) Name() string { return "requests" }
 
 // sink is what the collector writes to.
 type sink interface {
+	Observes(...record.Table)
 	Request(record.Request)
 	Gap(record.Gap)
 }
@@ -91,98 +159,109 @@ type sink interface {
 //
 // A request becomes a row when it is done or has panicked. Watches and other
 // long requests that are still open at the end become rows that are not done.
-func (c *Collector) Collect(ctx context.Context, w *record.Writer) error {
-	if c.o.Path != "" && c.err == nil {
-		w.Observes(record.TableRequests)
-	}
-	return c.collect(ctx, w)
-}
+func (c *Collector) Collect(ctx context.Context, w *record.Writer) error { return c.collect(ctx, w) }
 
 func (c *Collector) collect(ctx context.Context, w sink) error {
-	switch {
-	case c.o.Path == "" && c.o.Reason != "":
-		return collect.NotSupported("%s", c.o.Reason)
-	case c.o.Path == "":
-		return collect.NotSupported("requests are read from the API server's audit log, which cannot be reached on this cluster")
-	case c.err != nil:
-		return collect.NotSupported("the audit log cannot be read: %v", c.err)
+	for _, reason := range c.missed {
+		w.Gap(record.Gap{Collector: c.Name(), Subject: "source", Reason: reason})
 	}
-	d := newDecoder()
-	open := map[string]record.Request{}
-	var rows, bad, panics int64
-	var firstBad string
-	broken := false // the line is in pieces
+	switch {
+	case c.source == "" && c.o.Reason != "":
+		return collect.NotSupported("%s", c.o.Reason)
+	case c.source == "":
+		return collect.NotSupported("requests are read from the API server's audit log, which cannot be reached on this cluster")
+	case c.err != nil && c.source == audit.SourceAudit:
+		return collect.NotSupported("the audit log cannot be read: %v", c.err)
+	case c.err != nil:
+		return collect.NotSupported("the API server's log cannot be read: %v", c.err)
+	}
+	runtime.LockOSThread() // so that the thread's CPU is this collector's
+	defer runtime.UnlockOSThread()
+	before := threadCPU()
+	var a record.Observer
+	var err error
+	if c.source == audit.SourceDump {
+		a, err = c.sample(ctx, w)
+	} else {
+		a, err = c.follow(ctx, w)
+	}
+	if after := threadCPU(); before >= 0 && after >= before {
+		a.CPUSeconds = after - before
+	}
+	c.mu.Lock()
+	c.acct = a
+	c.mu.Unlock()
+	return err
+}
+
+// follow reads a log while it grows.
+func (c *Collector) follow(ctx context.Context, w sink) (record.Observer, error) {
+	name := "the audit log"
+	path := c.o.Path
+	f := &follower{c: c, w: w}
+	line := f.event
+	if c.source == audit.SourceLog {
+		name, path = "the API server's log", c.o.ServerLog
+		f.http = audit.HTTPLog{Near: time.Now(), Zone: c.o.Zone}
+		line = f.httpLine
+	} else {
+		w.Observes(record.TableRequests)
+	}
 	began := time.Now()
 	stop := context.AfterFunc(ctx, func() { c.end.Store(time.Now().UnixMicro()) })
 	defer stop()
 	stats, err := c.tail.Follow(ctx, func(l tail.Line) error {
-		if l.Partial || broken { // no audit event at Metadata level is that long
-			if broken = l.Partial; !broken {
-				bad++
+		if l.Partial || f.broken { // no entry of ours is that long
+			if f.broken = l.Partial; !f.broken {
+				f.bad++
 			}
 			return nil
 		}
-		if len(l.Text) == 0 {
-			return nil
-		}
-		e, err := d.decode(l.Text)
-		if err != nil {
-			if bad++; firstBad == "" {
-				firstBad = err.Error()
-			}
-			return nil
-		}
-		c.newest = max(c.newest, e.row.DoneMicros)
-		switch string(e.stage) {
-		case "ResponseStarted": // the answer of a watch has begun
-			if len(open) < maxOpen {
-				e.row.DoneMicros = 0
-				open[string(e.id)] = e.row
-			}
-		case "ResponseComplete", "Panic":
-			if e.stage[0] == 'P' {
-				panics++
-			}
-			delete(open, string(e.id))
-			w.Request(e.row)
-			rows++
+		if len(l.Text) > 0 {
+			line(l.Text)
 		}
 		return nil
 	})
 	if err != nil {
-		w.Gap(record.Gap{Collector: c.Name(), Reason: "the audit log could not be read to its end: " + err.Error()})
+		w.Gap(record.Gap{Collector: c.Name(), Reason: name + " could not be read to its end: " + err.Error()})
 	}
 	if stats.Missing {
-		return collect.NotSupported("there is no audit log at %s", c.o.Path)
+		return record.Observer{}, collect.NotSupported("there is no %s at %s", strings.TrimPrefix(name, "the "), path)
 	}
-	for _, row := range sorted(open) {
+	if c.source == audit.SourceLog && f.rows == 0 {
+		return record.Observer{}, collect.NotSupported("the API server's log has no lines of requests among %d: it writes them at -v=3 and above, which PUT /debug/flags/v sets while it runs", stats.Lines)
+	}
+	open := f.events.Open()
+	for _, row := range open {
 		w.Request(row)
-		rows++
+		f.rows++
 	}
 	if stats.UnfinishedLastLength > 0 {
-		w.Gap(record.Gap{Collector: c.Name(), Reason: "the audit log ends within a line", Start: time.Now()})
+		w.Gap(record.Gap{Collector: c.Name(), Reason: name + " ends within a line", Start: time.Now()})
 	}
 	if stats.Truncated > 0 {
-		w.Gap(record.Gap{Collector: c.Name(), Reason: fmt.Sprintf("the audit log was truncated %d times while it was read", stats.Truncated), Start: began, End: time.Now()})
+		w.Gap(record.Gap{Collector: c.Name(), Reason: fmt.Sprintf("%s was truncated %d times while it was read", name, stats.Truncated), Start: began, End: time.Now()})
 	}
-	if bad > 0 {
-		w.Gap(record.Gap{Collector: c.Name(), Reason: fmt.Sprintf("%d of %d lines of the audit log could not be parsed (first: %s)", bad, stats.Lines, firstBad), Start: began, End: time.Now()})
+	if f.bad > 0 {
+		w.Gap(record.Gap{Collector: c.Name(), Reason: fmt.Sprintf("%d of %d lines of %s could not be parsed (first: %s)", f.bad, stats.Lines, name, f.first()), Start: began, End: time.Now()})
 	}
-	c.account(rows, bad, panics, len(open), stats)
-	return nil
-}
-
-func (c *Collector) account(rows, bad, panics int64, open int, stats tail.Stats) {
-	notes := []string{
-		fmt.Sprintf("%d lines, %.1f MB of audit log", stats.Lines, float64(stats.Bytes)/1e6),
-		fmt.Sprintf("%d requests still open", open),
-		"dropped events: see apiserver_audit_error_total",
+	if f.events.Forgotten > 0 {
+		w.Gap(record.Gap{Collector: c.Name(), Reason: fmt.Sprintf("%d requests that were open for long are known only if they ended: too many at a time", f.events.Forgotten)})
 	}
-	if bad > 0 {
-		notes = append(notes, fmt.Sprintf("%d lines could not be parsed", bad))
+	notes := []string{fmt.Sprintf("%d lines, %.1f MB of %s", stats.Lines, float64(stats.Bytes)/1e6, strings.TrimPrefix(name, "the "))}
+	if c.source == audit.SourceLog {
+		notes = append(notes, logLimits)
+		w.Gap(record.Gap{Collector: c.Name(), Subject: "source", Reason: logLimits})
+	} else {
+		notes = append(notes, fmt.Sprintf("%d requests still open", len(open)),
+			"sizes of answers are not in an audit log",
+			"dropped events: see apiserver_audit_error_total")
 	}
-	if panics > 0 {
-		notes = append(notes, fmt.Sprintf("%d requests panicked", panics))
+	if f.bad > 0 {
+		notes = append(notes, fmt.Sprintf("%d lines could not be parsed", f.bad))
+	}
+	if f.events.Panics > 0 {
+		notes = append(notes, fmt.Sprintf("%d requests panicked", f.events.Panics))
 	}
 	if stats.Rotated > 0 {
 		notes = append(notes, fmt.Sprintf("rotated %d times", stats.Rotated))
@@ -190,18 +269,62 @@ func (c *Collector) account(rows, bad, panics int64, open int, stats tail.Stats)
 	if stats.StillBusy {
 		notes = append(notes, "the log was still growing when reading ended")
 	}
-	c.mu.Lock()
-	c.acct = record.Observer{Samples: rows, Note: strings.Join(notes, "; ")}
-	c.mu.Unlock()
+	return record.Observer{Samples: f.rows, Note: strings.Join(notes, "; ")}, nil
 }
 
-func sorted(open map[string]record.Request) []record.Request {
-	return slices.SortedFunc(maps.Values(open), func(a, b record.Request) int {
-		if a.ReceivedMicros != b.ReceivedMicros {
-			return int(a.ReceivedMicros - b.ReceivedMicros)
+// logLimits is what rows from the API server's own log cannot tell.
+const logLimits = "rows come from the API server's log: no user, no watch that is still open, requests without a name where it was in the body"
+
+// follower turns the lines of a log into rows.
+type follower struct {
+	c         *Collector
+	w         sink
+	events    audit.Events
+	http      audit.HTTPLog
+	rows, bad int64
+	firstBad  string
+	broken    bool // the line is in pieces
+}
+
+func (f *follower) event(text []byte) {
+	row, done, err := f.events.Line(text)
+	f.c.newest = max(f.c.newest, f.events.Newest)
+	switch {
+	case err != nil:
+		f.failed(err)
+	case done:
+		f.w.Request(row)
+		f.rows++
+	}
+}
+
+func (f *follower) httpLine(text []byte) {
+	row, err := f.http.Line(text)
+	switch {
+	case errors.Is(err, audit.ErrNoRequest):
+	case err != nil:
+		f.failed(err)
+	default:
+		if f.rows == 0 { // before this, it may be a log at a lower verbosity
+			f.w.Observes(record.TableRequests)
 		}
-		return strings.Compare(a.User+a.URI, b.User+b.URI)
-	})
+		f.c.newest = max(f.c.newest, row.DoneMicros)
+		f.w.Request(row)
+		f.rows++
+	}
+}
+
+func (f *follower) failed(err error) {
+	if f.bad++; f.firstBad == "" {
+		f.firstBad = err.Error()
+	}
+}
+
+func (f *follower) first() string {
+	if f.firstBad == "" {
+		return fmt.Sprintf("longer than %d bytes", tail.MaxLine)
+	}
+	return f.firstBad
 }
 
 // Account implements collect.Accountant.

@@ -3,7 +3,6 @@ package requests
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -27,67 +26,18 @@ const (
 	watch  = `{"kind":"Event","auditID":"w%d","stage":"%s","requestURI":"/api/v1/pods?watch=1","verb":"watch","user":{"username":"n\u00e9\ud83d\ude00"},"userAgent":"kubelet","objectRef":{"resource":"pods"},"responseStatus":{"code":200},"requestReceivedTimestamp":"2026-01-02T03:04:05.000001Z","stageTimestamp":"2026-01-02T03:04:06.000001Z"}`
 )
 
-func row(r record.Request) string {
-	return fmt.Sprintf("%d+%d %s %s/%s/%s %s/%s user=%s agent=%s code=%d uri=%s", r.ReceivedMicros, r.DoneMicros-r.ReceivedMicros, r.Verb, r.Group, r.Resource, r.Subresource, r.Namespace, r.Name, r.User, r.UserAgent, r.Code, r.URI)
-}
-
-func TestDecode(t *testing.T) {
-	for _, c := range []struct{ name, in, want string }{
-		{"create", create, "1767323045123456+100000 create /pods/ default/p-1 user=kubedyno:load agent=kubedyno-load code=201 uri="},
-		{"list", list, "1767323045123456+100000 list apps/replicasets/ / user=system:kube-controller-manager agent=kube-controller-manager/v1.36.3 code=200 uri=limit=500&resourceVersion=0"},
-		{"no object", health, "1767323045000000+500000 get // / user=u agent= code=0 uri=/readyz"},
-		{"escapes", fmt.Sprintf(watch, 1, "ResponseComplete"), "1767323045000001+1000000 watch /pods/ / user=né😀 agent=kubelet code=200 uri=watch=1"},
-		{"white space", strings.ReplaceAll(health, ",", " ,\t"), "1767323045000000+500000 get // / user=u agent= code=0 uri=/readyz"},
-		{"empty", "", "not JSON"},
-		{"cut", create[:300], "not JSON"},
-		{"two", health + health, "not JSON"},
-		{"another kind", `{"kind":"Pod"}`, "not an audit event"},
-		{"not an object", `[1,2]`, "not JSON"},
-		{"bad time", strings.Replace(health, "2026-01-02T03", "2026-13-02T03", 1), "not an audit event"},
-		{"code too large", strings.Replace(create, "201", "99999999999", 1), "not JSON"},
-	} {
-		e, err := newDecoder().decode([]byte(c.in))
-		got := row(e.row)
-		if err != nil {
-			got = err.Error()
-		}
-		if got != c.want {
-			t.Errorf("%s:\n got %s\nwant %s", c.name, got, c.want)
-		}
-	}
-}
-
-// What encoding/json can read of an event, the decoder reads the same.
-func FuzzDecode(f *testing.F) {
-	for _, s := range []string{create, list, health, fmt.Sprintf(watch, 1, "Panic"), create[:200], `{"a":[1,{"b":"\\"}]}`} {
-		f.Add([]byte(s))
-	}
-	f.Fuzz(func(t *testing.T, line []byte) {
-		before := bytes.Clone(line)
-		e, err := newDecoder().decode(line)
-		if !bytes.Equal(before, line) {
-			t.Fatal("the line was changed")
-		}
-		if err != nil || !json.Valid(line) {
-			return
-		}
-		// Doubled keys and other cases are read differently; none of ours are.
-		if bytes.Count(line, []byte(`"username"`)) != 1 || bytes.Count(line, []byte(`"user"`)) != 1 || bytes.Contains(line, []byte{0xff}) {
-			return
-		}
-		var want struct {
-			User struct{ Username string }
-		}
-		if json.Unmarshal(line, &want) == nil && bytes.ToValidUTF8([]byte(e.row.User), nil) != nil && string(bytes.ToValidUTF8([]byte(e.row.User), []byte("�"))) != want.User.Username && strings.Contains(string(line), `"user":{"username":`) {
-			t.Errorf("user is %q, want %q", e.row.User, want.User.Username)
-		}
-	})
-}
-
 type recorder struct {
 	mu   sync.Mutex
 	rows []record.Request
 	gaps []record.Gap
+
+	observed int
+}
+
+func (r *recorder) Observes(tables ...record.Table) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.observed += len(tables)
 }
 
 func (r *recorder) Request(q record.Request) {
@@ -199,35 +149,6 @@ func TestNotSupported(t *testing.T) {
 	}
 }
 
-func BenchmarkDecode(b *testing.B) {
-	line := []byte(create)
-	b.Run("decoder", func(b *testing.B) {
-		d := newDecoder()
-		b.SetBytes(int64(len(line)))
-		b.ReportAllocs()
-		for b.Loop() {
-			if _, err := d.decode(line); err != nil {
-				b.Fatal(err)
-			}
-		}
-	})
-	b.Run("encoding-json", func(b *testing.B) {
-		b.SetBytes(int64(len(line)))
-		for b.Loop() {
-			var e struct {
-				AuditID, Stage, RequestURI, Verb, UserAgent string
-				User                                        struct{ Username string }
-				ObjectRef                                   struct{ Resource, Namespace, Name, APIGroup, Subresource string }
-				ResponseStatus                              struct{ Code int32 }
-				RequestReceivedTimestamp, StageTimestamp    time.Time
-			}
-			if err := json.Unmarshal(line, &e); err != nil {
-				b.Fatal(err)
-			}
-		}
-	})
-}
-
 // Tailing 200,000 events, file and all.
 func BenchmarkFollow(b *testing.B) {
 	path := filepath.Join(b.TempDir(), "audit.log")
@@ -249,5 +170,6 @@ func BenchmarkFollow(b *testing.B) {
 
 type discard struct{ n int }
 
-func (d *discard) Request(record.Request) { d.n++ }
-func (d *discard) Gap(record.Gap)         {}
+func (d *discard) Observes(...record.Table) {}
+func (d *discard) Request(record.Request)   { d.n++ }
+func (d *discard) Gap(record.Gap)           {}

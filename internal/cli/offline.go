@@ -289,30 +289,38 @@ func newExperimentCommand(env *Env) *cobra.Command {
 }
 
 // tables are what `show` can print of a recording.
-var showTables = []string{"pods", "operations", "processes", "requests", "nodes", "profiles", "gaps", "phases", "flags", "collectors"}
+var showTables = []string{"pods", "operations", "processes", "requests", "logs", "spikes", "nodes", "objects", "events", "volumes", "profiles", "gaps", "access", "phases", "flags", "collectors"}
 
 func newShowCommand(env *Env) *cobra.Command {
 	var format, phase string
 	var limit int
+	var rawRows bool
+	names := slices.Clone(showTables)
+	for name := range rawTables {
+		if !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
 	cmd := &cobra.Command{
 		Use:   "show RECORDING TABLE",
 		Short: "Print a table of a recording",
-		Long:  "Show prints a table of a recording: " + strings.Join(showTables, ", ") + ".",
+		Long:  "Show prints a table of a recording: " + strings.Join(names, ", ") + ".",
 		Example: `  kubedyno show r pods
   kubedyno show r processes --phase load
   kubedyno show r requests -o json`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) != 2 {
-				return Misusef("%s needs a recording and a table: %s", cmd.CommandPath(), strings.Join(showTables, ", "))
+				return Misusef("%s needs a recording and a table: %s", cmd.CommandPath(), strings.Join(names, ", "))
 			}
-			if !slices.Contains(showTables, args[1]) {
-				return Misusef("no table %q; there are %s", args[1], strings.Join(showTables, ", "))
+			if !slices.Contains(names, args[1]) {
+				return Misusef("no table %q; there are %s", args[1], strings.Join(names, ", "))
 			}
 			return nil
 		},
 		ValidArgsFunction: func(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 			if len(args) == 1 {
-				return showTables, cobra.ShellCompDirectiveNoFileComp
+				return names, cobra.ShellCompDirectiveNoFileComp
 			}
 			return nil, cobra.ShellCompDirectiveDefault
 		},
@@ -325,11 +333,12 @@ func newShowCommand(env *Env) *cobra.Command {
 				return err
 			}
 			defer rec.Close()
-			return showTable(env, rec, args[1], phase, format, limit)
+			return showTable(env, rec, args[1], phase, format, rawRows, limit)
 		},
 	}
 	cmd.Flags().StringVarP(&format, "output", "o", "text", "table as text, csv or json (one object a line)")
-	cmd.Flags().StringVar(&phase, "phase", "", "only this phase of the run (processes and requests)")
+	cmd.Flags().StringVar(&phase, "phase", "", "only this phase of the run")
+	cmd.Flags().BoolVar(&rawRows, "raw", false, "the rows as they were recorded, instead of sums and shares")
 	cmd.Flags().IntVar(&limit, "limit", 50, "most rows of a text table; 0 prints all")
 	return cmd
 }

@@ -20,14 +20,17 @@ import (
 
 // observeFlags are what `run` and `record` have in common.
 type observeFlags struct {
-	level string
-	apps  []string
+	level               string
+	apps                []string
+	auditLog, serverLog string
 }
 
 func (f *observeFlags) register(cmd *cobra.Command) {
 	fs := cmd.Flags()
 	fs.StringVar(&f.level, "observe", "", "how closely to watch: minimal, default or full")
 	fs.StringArrayVar(&f.apps, "app", nil, "watch a process of your own like a component, `NAME=URL[,pid=N][,log=FILE]`; URL serves /metrics and /debug/pprof; repeatable")
+	fs.StringVar(&f.auditLog, "audit-log", "", "audit log `file` of an existing cluster, JSON lines, where it can be read from here")
+	fs.StringVar(&f.serverLog, "server-log", "", "log `file` of an existing cluster's API server at -v=3 or above, in place of an audit log")
 	_ = cmd.RegisterFlagCompletionFunc("observe", cobra.FixedCompletions([]string{"minimal", "default", "full"}, cobra.ShellCompDirectiveNoFileComp))
 }
 
@@ -140,6 +143,7 @@ what would fill them.`,
 			defer bar.Done()
 			bar.Note("recording to " + out)
 			o.For, o.Observe = last, e.Observe
+			o.AuditLog, o.ServerLog = f.auditLog, f.serverLog
 			o.Out, o.Executable, o.Tool, o.Watch, o.Log, o.Now = out, env.Executable, Version(), watch{bar}, env.Log, env.Now
 			if err := run.Record(cmd.Context(), o); err != nil {
 				return err

@@ -38,11 +38,11 @@ happens, names what holds it back, and proves the fix by running it.`,
 		&cobra.Group{ID: "live", Title: "Touch a cluster:"},
 		&cobra.Group{ID: "offline", Title: "Read recordings:"},
 	)
-	for _, c := range []*cobra.Command{newLabCommand(env), newRunCommand(env), newRecordCommand(env), newProveCommand(env)} {
+	for _, c := range []*cobra.Command{newLabCommand(env), newTopCommand(env), newRunCommand(env), newRecordCommand(env), newProveCommand(env)} {
 		c.GroupID = "live"
 		root.AddCommand(c)
 	}
-	for _, c := range []*cobra.Command{newDiagnoseCommand(env), newCompareCommand(env), newReportCommand(env), newShowCommand(env), newExperimentCommand(env)} {
+	for _, c := range []*cobra.Command{newDiagnoseCommand(env), newCompareCommand(env), newReportCommand(env), newShowCommand(env), newQueryCommand(env), newFunctionsCommand(env), newStacksCommand(env), newPprofCommand(env), newRequestsCommand(env), newLogsCommand(env), newBlockIOCommand(env), newSpikesCommand(env), newUseCommand(env), newAnonymiseCommand(env), newExperimentCommand(env)} {
 		c.GroupID = "offline"
 		root.AddCommand(c)
 	}

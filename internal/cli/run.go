@@ -194,6 +194,8 @@ func performRun(ctx context.Context, env *Env, f *runFlags, e *experiment.Experi
 		Existing:   f.existing(),
 		Kubeconfig: f.kubeconfig,
 		Context:    f.context,
+		AuditLog:   f.observe.auditLog,
+		ServerLog:  f.observe.serverLog,
 		Executable: env.Executable,
 		Tool:       Version(),
 		Watch:      watch{bar},

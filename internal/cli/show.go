@@ -7,16 +7,23 @@ import (
 	"strings"
 	"time"
 
+	"github.com/kubedyno/kubedyno/analysis/nodes"
 	"github.com/kubedyno/kubedyno/record"
 )
 
 // showTable prints one table of a recording, each row a line.
-func showTable(env *Env, rec *record.Recording, name, phase, format string, limit int) error {
+func showTable(env *Env, rec *record.Recording, name, phase, format string, rawRows bool, limit int) error {
 	in, err := windowOf(rec, phase)
 	if err != nil {
 		return err
 	}
-	t, err := tableOf(rec, name, in)
+	table := func(rec *record.Recording, in record.Window) (*textTable, error) { return tableOf(rec, name, in) }
+	if r := rawTables[name]; rawRows && r == nil {
+		return Misusef("--raw: %s is not one of the recording's own tables", name)
+	} else if rawRows || r != nil && !slices.Contains(showTables, name) {
+		table = r
+	}
+	t, err := table(rec, in)
 	if err != nil {
 		if errors.Is(err, record.ErrMissing) {
 			return fmt.Errorf("%s: not assessed: %w", name, err)
@@ -82,13 +89,23 @@ func tableOf(rec *record.Recording, name string, in record.Window) (*textTable, 
 		return processTable(rec, in)
 	case "requests":
 		return requestTable(rec, in)
+	case "logs":
+		return templatesOf(rec, in)
+	case "objects":
+		return objectTable(rec, in, at)
+	case "spikes":
+		return spikeTable(rec, in)
+	case "events":
+		return eventTable(rec, in, at)
+	case "volumes":
+		return volumeTable(rec, in, at)
 	case "nodes":
-		nodes, err := rec.Nodes()
+		rows, err := nodes.Of(rec)
 		if err != nil {
 			return nil, err
 		}
 		t := &textTable{header: []string{"NODE", "CREATED s", "READY s", "SCHEDULABLE s"}}
-		for _, n := range nodes {
+		for _, n := range rows {
 			t.add(n, n.Name, at(n.CreatedMicros), at(n.ReadyMicros), at(n.SchedulableMicros))
 		}
 		return t, nil
@@ -106,6 +123,12 @@ func tableOf(rec *record.Recording, name string, in record.Window) (*textTable, 
 		t := &textTable{header: []string{"COLLECTOR", "SUBJECT", "REASON"}}
 		for _, g := range m.Gaps {
 			t.add(g, g.Collector, dash(g.Subject), g.Reason)
+		}
+		return t, nil
+	case "access":
+		t := &textTable{header: accessHeader}
+		for _, a := range m.Access {
+			t.add(a, accessCells(a)...)
 		}
 		return t, nil
 	case "phases":
@@ -217,94 +240,4 @@ func processTable(rec *record.Recording, in record.Window) (*textTable, error) {
 			fmt.Sprintf("%.2f", r.SystemSeconds), fmt.Sprintf("%.0f", float64(r.PeakRSSBytes)/(1<<20)), written, command)
 	}
 	return t, nil
-}
-
-// requestTable counts requests by who, verb and what; the most time first,
-// because volume is not load.
-func requestTable(rec *record.Recording, in record.Window) (*textTable, error) {
-	requests, err := rec.Requests()
-	if err != nil {
-		return nil, err
-	}
-	type key struct{ agent, verb, resource string }
-	type row struct {
-		UserAgent     string  `json:"userAgent"`
-		Verb          string  `json:"verb"`
-		Resource      string  `json:"resource"`
-		Count         int     `json:"count"`
-		Errors        int     `json:"errors"`
-		Conflicts     int     `json:"conflicts"`
-		Seconds       float64 `json:"seconds"`
-		MeanMillis    float64 `json:"meanMilliseconds"`
-		LongestMillis float64 `json:"longestMilliseconds"`
-	}
-	by := map[key]*row{}
-	for _, q := range requests {
-		if !in.Contains(time.UnixMicro(q.ReceivedMicros)) {
-			continue
-		}
-		resource := q.Resource
-		if q.Subresource != "" {
-			resource += "/" + q.Subresource
-		}
-		k := key{q.UserAgent, q.Verb, resource}
-		r := by[k]
-		if r == nil {
-			r = &row{UserAgent: q.UserAgent, Verb: q.Verb, Resource: resource}
-			by[k] = r
-		}
-		r.Count++
-		if q.Code >= 400 {
-			r.Errors++
-		}
-		if q.Code == 409 {
-			r.Conflicts++
-		}
-		took := float64(q.DoneMicros-q.ReceivedMicros) / 1e6
-		r.Seconds += took
-		r.LongestMillis = max(r.LongestMillis, took*1e3)
-	}
-	rows := make([]*row, 0, len(by))
-	for _, r := range by {
-		r.MeanMillis = r.Seconds * 1e3 / float64(r.Count)
-		rows = append(rows, r)
-	}
-	slices.SortFunc(rows, func(a, b *row) int {
-		// Watches are long by nature and would hide everything else.
-		if aw, bw := a.Verb == "watch", b.Verb == "watch"; aw != bw {
-			if bw {
-				return -1
-			}
-			return 1
-		}
-		if a.Seconds != b.Seconds {
-			if a.Seconds > b.Seconds {
-				return -1
-			}
-			return 1
-		}
-		return strings.Compare(a.UserAgent+a.Verb+a.Resource, b.UserAgent+b.Verb+b.Resource)
-	})
-	t := &textTable{header: []string{"USER AGENT", "VERB", "RESOURCE", "COUNT", "ERRORS", "409", "SECONDS", "MEAN ms", "LONGEST ms"}}
-	for _, r := range rows {
-		t.add(r, shortAgent(r.UserAgent), r.Verb, dash(r.Resource), fmt.Sprint(r.Count), fmt.Sprint(r.Errors), fmt.Sprint(r.Conflicts),
-			fmt.Sprintf("%.2f", r.Seconds), fmt.Sprintf("%.1f", r.MeanMillis), fmt.Sprintf("%.1f", r.LongestMillis))
-	}
-	return t, nil
-}
-
-// shortAgent leaves out of a user agent what is the same for all: version,
-// platform and commit.
-func shortAgent(agent string) string {
-	program, rest, _ := strings.Cut(agent, "/")
-	if i := strings.LastIndex(rest, "/"); i >= 0 && strings.Contains(rest, "kubernetes/") {
-		if role := rest[i+1:]; !strings.HasPrefix(rest[:i], "kubernetes") && !isCommit(role) {
-			return program + " … " + role
-		}
-	}
-	return program
-}
-
-func isCommit(s string) bool {
-	return len(s) >= 7 && strings.Trim(s, "0123456789abcdef") == ""
 }

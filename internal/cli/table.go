@@ -16,7 +16,8 @@ var tableFormats = []string{"text", "csv", "json"}
 type textTable struct {
 	header []string
 	rows   [][]string
-	values []any // structs of one type, flat
+	values []any    // structs of one type, flat
+	foot   []string // lines below a text table
 }
 
 func (t *textTable) add(value any, cells ...string) {
@@ -52,6 +53,9 @@ func (t *textTable) print(env *Env, format string, limit int) error {
 	}
 	if more := len(t.rows) - limit; limit > 0 && more > 0 {
 		fmt.Fprintf(env.Stdout, "… and %d more; --limit 0 prints all\n", more)
+	}
+	for _, line := range t.foot {
+		fmt.Fprintln(env.Stdout, line)
 	}
 	return nil
 }

@@ -79,61 +79,85 @@ func Write[T any](path string, rows iter.Seq2[T, error], meta map[string]string)
 // of equal rows reach some hundreds.
 const maxRowsPerByte = 4096
 
-// Read reads all rows of the Parquet file f, whose columns are matched to T's
+// Read reads all rows of the Parquet file f; see Each.
+func Read[T any](f *os.File, name string) (rows []T, err error) {
+	err = Each(f, name, func(row *T) error {
+		rows = append(rows, *row)
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return rows, nil
+}
+
+// Each calls row for every row of the Parquet file f in the file's order; what
+// row points to is good until it returns. Columns are matched to T's
 // by name: a column that the file lacks reads as zero, or as the field's tag
 // `absent` says, and one that T lacks is ignored. name is for errors.
-func Read[T any](f *os.File, name string) (rows []T, err error) {
+func Each[T any](f *os.File, name string, row func(*T) error) (err error) {
 	// parquet-go panics on some mangled files; to its caller that is a file
 	// that cannot be read, like any other.
+	inRow := false
 	defer func() {
 		if p := recover(); p != nil {
-			rows, err = nil, fmt.Errorf("%s is damaged: %v", name, p)
+			if inRow {
+				panic(p) // the caller's own
+			}
+			err = fmt.Errorf("%s is damaged: %v", name, p)
 		}
 	}()
 	info, err := f.Stat()
 	if err != nil {
-		return nil, err
+		return err
 	}
 	if err := checkFrame(f, info.Size()); err != nil {
-		return nil, fmt.Errorf("%s is damaged: %w", name, err)
+		return fmt.Errorf("%s is damaged: %w", name, err)
 	}
 	file, err := parquet.OpenFile(f, info.Size())
 	if err != nil {
-		return nil, fmt.Errorf("%s is damaged: %w", name, err)
+		return fmt.Errorf("%s is damaged: %w", name, err)
 	}
 	if n := file.NumRows(); n < 0 || n > info.Size()*maxRowsPerByte {
-		return nil, fmt.Errorf("%s is damaged: it claims %d rows in %d bytes", name, n, info.Size())
+		return fmt.Errorf("%s is damaged: it claims %d rows in %d bytes", name, n, info.Size())
 	}
 	if err := sameKinds(file.Schema(), parquet.SchemaOf(*new(T))); err != nil {
-		return nil, fmt.Errorf("%s: %w", name, err)
+		return fmt.Errorf("%s: %w", name, err)
 	}
 	fill, err := absent[T](file.Schema())
 	if err != nil {
-		return nil, err
+		return err
 	}
 	r := parquet.NewGenericReader[T](file)
 	defer r.Close()
+	var rows int64
 	for buf := make([]T, batch); ; {
 		n, err := r.Read(buf)
 		for i := range buf[:n] {
 			fill(&buf[i])
+			inRow = true
+			err := row(&buf[i])
+			inRow = false
+			if err != nil {
+				return err
+			}
 		}
-		rows = append(rows, buf[:n]...)
+		rows += int64(n)
 		clear(buf[:n]) // the rows own their strings; the next ones must not inherit values
 		if errors.Is(err, io.EOF) {
 			break
 		}
 		if err != nil {
-			return nil, fmt.Errorf("%s is damaged: %w", name, err)
+			return fmt.Errorf("%s is damaged: %w", name, err)
 		}
 		if n == 0 {
-			return nil, fmt.Errorf("%s is damaged: it ends early", name)
+			return fmt.Errorf("%s is damaged: it ends early", name)
 		}
 	}
-	if int64(len(rows)) != file.NumRows() {
-		return nil, fmt.Errorf("%s is damaged: %d of %d rows", name, len(rows), file.NumRows())
+	if rows != file.NumRows() {
+		return fmt.Errorf("%s is damaged: %d of %d rows", name, rows, file.NumRows())
 	}
-	return rows, nil
+	return nil
 }
 
 // absent returns what sets the fields whose columns the file lacks to the

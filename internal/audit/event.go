@@ -1,4 +1,4 @@
-package requests
+package audit
 
 import (
 	"bytes"
@@ -11,11 +11,12 @@ import (
 	"github.com/kubedyno/kubedyno/record"
 )
 
-// event is what is taken from one audit event.
-type event struct {
-	id    []byte // aliases the line
-	stage []byte
-	row   record.Request
+// An Event is what is taken from one audit event.
+type Event struct {
+	ID    []byte // aliases the line
+	Stage []byte // aliases the line
+	// Row is the request so far: DoneMicros is the time of the stage.
+	Row record.Request
 }
 
 var (
@@ -23,10 +24,10 @@ var (
 	errEvent  = errors.New("not an audit event")
 )
 
-// decoder reads audit events. It walks each line once, keeps the fields that a
-// Request has and skips the rest, and it keeps one copy of each name that
+// A Decoder reads audit events. It walks each line once, keeps the fields that
+// a Request has and skips the rest, and it keeps one copy of each name that
 // comes again and again. encoding/json takes 8 times as long.
-type decoder struct {
+type Decoder struct {
 	b       []byte
 	i       int
 	names   map[string]string
@@ -36,13 +37,16 @@ type decoder struct {
 // maxNames bounds what the decoder remembers.
 const maxNames = 1 << 16
 
-func newDecoder() *decoder { return &decoder{names: map[string]string{}} }
+// NewDecoder returns a decoder, for one goroutine.
+func NewDecoder() *Decoder { return &Decoder{names: map[string]string{}} }
 
-// decode reads one line.
-func (d *decoder) decode(line []byte) (e event, err error) {
+// Decode reads one line. The result is good as long as the line is.
+func (d *Decoder) Decode(line []byte) (e Event, err error) {
 	d.b, d.i = line, 0
 	var uri, verb []byte
 	kind := false
+	e.Row = record.Request{ServerMicros: -1, EtcdMicros: -1, QueueMicros: -1, WebhookMicros: -1, ResponseBytes: -1, Source: SourceAudit}
+	var l latencies
 	err = d.object(func(key []byte) error {
 		switch string(key) {
 		case "kind":
@@ -50,20 +54,20 @@ func (d *decoder) decode(line []byte) (e event, err error) {
 			kind = string(s) == "Event"
 			return err
 		case "auditID":
-			e.id, err = d.hold()
+			e.ID, err = d.hold()
 		case "stage":
-			e.stage, err = d.hold()
+			e.Stage, err = d.hold()
 		case "requestURI":
 			uri, err = d.hold()
 		case "verb":
 			verb, err = d.hold()
-			e.row.Verb = d.name(verb)
+			e.Row.Verb = d.name(verb)
 		case "userAgent":
-			e.row.UserAgent, err = d.named()
+			e.Row.UserAgent, err = d.named()
 		case "user":
 			return d.object(func(key []byte) (err error) {
 				if string(key) == "username" {
-					e.row.User, err = d.named()
+					e.Row.User, err = d.named()
 					return err
 				}
 				return d.skip()
@@ -72,17 +76,17 @@ func (d *decoder) decode(line []byte) (e event, err error) {
 			return d.object(func(key []byte) (err error) {
 				switch string(key) {
 				case "resource":
-					e.row.Resource, err = d.named()
+					e.Row.Resource, err = d.named()
 				case "namespace":
-					e.row.Namespace, err = d.named()
+					e.Row.Namespace, err = d.named()
 				case "name":
 					var s []byte
 					s, err = d.str()
-					e.row.Name = string(s)
+					e.Row.Name = string(s)
 				case "apiGroup":
-					e.row.Group, err = d.named()
+					e.Row.Group, err = d.named()
 				case "subresource":
-					e.row.Subresource, err = d.named()
+					e.Row.Subresource, err = d.named()
 				default:
 					return d.skip()
 				}
@@ -91,43 +95,96 @@ func (d *decoder) decode(line []byte) (e event, err error) {
 		case "responseStatus":
 			return d.object(func(key []byte) (err error) {
 				if string(key) == "code" {
-					e.row.Code, err = d.code()
+					e.Row.Code, err = d.code()
 					return err
 				}
 				return d.skip()
 			})
 		case "requestReceivedTimestamp":
-			e.row.ReceivedMicros, err = d.time()
+			e.Row.ReceivedMicros, err = d.time()
 		case "stageTimestamp":
-			e.row.DoneMicros, err = d.time()
+			e.Row.DoneMicros, err = d.time()
+		case "annotations":
+			return d.object(func(key []byte) error { return d.annotation(key, &l) })
 		default:
 			return d.skip()
 		}
 		return err
 	})
 	if err != nil {
-		return event{}, err
+		return Event{}, err
 	}
 	d.space()
 	if d.i != len(d.b) {
-		return event{}, errSyntax
+		return Event{}, errSyntax
 	}
-	if !kind || len(e.stage) == 0 || e.row.ReceivedMicros == 0 {
-		return event{}, errEvent
+	if !kind || len(e.Stage) == 0 || e.Row.ReceivedMicros == 0 {
+		return Event{}, errEvent
 	}
+	l.fill(&e.Row)
 	path, query, _ := bytes.Cut(uri, []byte{'?'})
 	switch {
-	case e.row.Resource == "":
-		e.row.URI = d.name(path) // a path such as /metrics is what was asked for
+	case e.Row.Resource == "":
+		e.Row.URI = d.name(path) // a path such as /metrics is what was asked for
 	case string(verb) == "list" || string(verb) == "watch" || string(verb) == "deletecollection":
-		e.row.URI = string(query)
+		e.Row.URI = string(query)
 	}
 	return e, nil
 }
 
+// latencies are what the API server adds to the events of requests that took
+// longer than 500 ms (apiserver's endpoints/filters/audit.go).
+type latencies struct {
+	known                        bool // there was a total
+	total, etcd, queue, webhooks time.Duration
+}
+
+// latencyPrefix begins the keys of its annotations.
+const latencyPrefix = "apiserver.latency.k8s.io/"
+
+func (d *Decoder) annotation(key []byte, l *latencies) error {
+	layer, ok := bytes.CutPrefix(key, []byte(latencyPrefix))
+	if !ok {
+		return d.skip()
+	}
+	var into *time.Duration
+	switch string(layer) {
+	case "total":
+		into, l.known = &l.total, true
+	case "etcd":
+		into = &l.etcd
+	case "apf-queue-wait":
+		into = &l.queue
+	case "mutating-webhook", "validating-webhook":
+		into = &l.webhooks
+	default:
+		return d.skip()
+	}
+	s, err := d.str()
+	if err != nil {
+		return err
+	}
+	took, err := time.ParseDuration(string(s))
+	if err != nil || took < 0 {
+		return errEvent
+	}
+	*into += took
+	return nil
+}
+
+// fill sets the row's columns. The server leaves out layers that took no time,
+// so beside a total a missing one is 0; without a total all are unknown.
+func (l *latencies) fill(r *record.Request) {
+	if !l.known {
+		return
+	}
+	r.ServerMicros, r.EtcdMicros = l.total.Microseconds(), l.etcd.Microseconds()
+	r.QueueMicros, r.WebhookMicros = l.queue.Microseconds(), l.webhooks.Microseconds()
+}
+
 // object reads an object and calls field for each key; field reads its value.
 // null is an object without fields.
-func (d *decoder) object(field func(key []byte) error) error {
+func (d *Decoder) object(field func(key []byte) error) error {
 	d.space()
 	if d.literal("null") {
 		return nil
@@ -164,7 +221,7 @@ func (d *decoder) object(field func(key []byte) error) error {
 }
 
 // skip passes over one value without recursion, so that depth costs nothing.
-func (d *decoder) skip() error {
+func (d *Decoder) skip() error {
 	depth := 0
 	for {
 		d.space()
@@ -214,7 +271,7 @@ func delimiter(c byte) bool {
 	return false
 }
 
-func (d *decoder) space() {
+func (d *Decoder) space() {
 	for d.i < len(d.b) {
 		switch d.b[d.i] {
 		case ' ', '\t', '\n', '\r':
@@ -225,7 +282,7 @@ func (d *decoder) space() {
 	}
 }
 
-func (d *decoder) take(c byte) bool {
+func (d *Decoder) take(c byte) bool {
 	if d.i < len(d.b) && d.b[d.i] == c {
 		d.i++
 		return true
@@ -233,7 +290,7 @@ func (d *decoder) take(c byte) bool {
 	return false
 }
 
-func (d *decoder) literal(s string) bool {
+func (d *Decoder) literal(s string) bool {
 	if bytes.HasPrefix(d.b[d.i:], []byte(s)) {
 		d.i += len(s)
 		return true
@@ -242,7 +299,7 @@ func (d *decoder) literal(s string) bool {
 }
 
 // raw passes over a string and returns what is between its quotes.
-func (d *decoder) raw() (s []byte, escaped bool, err error) {
+func (d *Decoder) raw() (s []byte, escaped bool, err error) {
 	d.space()
 	if !d.take('"') {
 		return nil, false, errSyntax
@@ -268,7 +325,7 @@ func (d *decoder) raw() (s []byte, escaped bool, err error) {
 }
 
 // str reads a string; the result is good until the next.
-func (d *decoder) str() ([]byte, error) {
+func (d *Decoder) str() ([]byte, error) {
 	s, escaped, err := d.raw()
 	if err != nil || !escaped {
 		return s, err
@@ -328,7 +385,7 @@ func hex4(b []byte) (rune, bool) {
 }
 
 // hold reads a string that outlives the next.
-func (d *decoder) hold() ([]byte, error) {
+func (d *Decoder) hold() ([]byte, error) {
 	s, escaped, err := d.raw()
 	if err != nil || !escaped {
 		return s, err
@@ -338,13 +395,13 @@ func (d *decoder) hold() ([]byte, error) {
 	return bytes.Clone(s), err
 }
 
-func (d *decoder) named() (string, error) {
+func (d *Decoder) named() (string, error) {
 	s, err := d.str()
 	return d.name(s), err
 }
 
 // name returns s as a string, the same one each time.
-func (d *decoder) name(b []byte) string {
+func (d *Decoder) name(b []byte) string {
 	if s, ok := d.names[string(b)]; ok {
 		return s
 	}
@@ -356,7 +413,7 @@ func (d *decoder) name(b []byte) string {
 	return s
 }
 
-func (d *decoder) code() (int32, error) {
+func (d *Decoder) code() (int32, error) {
 	d.space()
 	start := d.i
 	for d.i < len(d.b) && !delimiter(d.b[d.i]) {
@@ -370,7 +427,7 @@ func (d *decoder) code() (int32, error) {
 }
 
 // time reads a timestamp into microseconds. null is none.
-func (d *decoder) time() (int64, error) {
+func (d *Decoder) time() (int64, error) {
 	d.space()
 	if d.literal("null") {
 		return 0, nil

@@ -1,0 +1,300 @@
+// Package volumes derives how persistent volume claims came to be bound,
+// attached and used from the lives of objects in a recording. It states what
+// was; detectors judge.
+//
+// Start with Of, then Summarize.
+package volumes
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"github.com/kubedyno/kubedyno/record"
+	"github.com/kubedyno/kubedyno/stat"
+)
+
+// A Claim is one PersistentVolumeClaim's way. Times are microseconds as
+// everywhere in a recording, when a watch showed it; 0 means not observed.
+// Durations are seconds; -1 means that an end of them was not observed in time.
+type Claim struct {
+	Namespace string `json:"namespace"`
+	Name      string `json:"name"`
+	UID       string `json:"uid"`
+	State     string `json:"state"` // the last: Pending, Bound, Lost, or deleted
+	Volume    string `json:"volume,omitempty"`
+	Node      string `json:"node,omitempty"` // that it was attached to first, else that the scheduler chose for it
+	// CreatedMicros is 0 of a claim that was there before the recording.
+	CreatedMicros     int64 `json:"created,omitempty"`
+	SelectedMicros    int64 `json:"selected,omitempty"`    // the scheduler chose its node
+	ProvisionedMicros int64 `json:"provisioned,omitempty"` // its volume was created, which may be before it was
+	BoundMicros       int64 `json:"bound,omitempty"`
+	AttachedMicros    int64 `json:"attached,omitempty"`
+	RunningMicros     int64 `json:"running,omitempty"` // the first pod that uses it was running
+	DeletedMicros     int64 `json:"deleted,omitempty"`
+
+	ProvisionSeconds float64 `json:"provisionSeconds"` // created to provisioned; -1 too where the volume was there before
+	BindSeconds      float64 `json:"bindSeconds"`      // created to bound
+	AttachSeconds    float64 `json:"attachSeconds"`    // created to attached
+	RunSeconds       float64 `json:"runSeconds"`       // created to running
+
+	// Failures are the warnings of which Events about the claim tell, such as
+	// ProvisioningFailed; -1 where Events were not recorded.
+	Failures    int    `json:"failures"`
+	LastFailure string `json:"lastFailure,omitempty"` // reason of the last of them
+	// Late: a time is that of sight after a broken watch, so that there are no
+	// durations.
+	Late bool `json:"late,omitempty"`
+}
+
+// Of derives the claims of a recording, sorted by creation, namespace and
+// name. It fails with record.ErrMissing where claims were not watched.
+func Of(rec *record.Recording) ([]Claim, error) {
+	objects, err := rec.Objects()
+	if err != nil {
+		return nil, err
+	}
+	for _, g := range rec.Meta().Gaps {
+		// A gap with times is a stretch; one without, all of the recording.
+		if g.Subject == "persistentvolumeclaims" && g.Start.IsZero() {
+			return nil, fmt.Errorf("claims of recording %s: %w: %s", rec.Dir(), record.ErrMissing, g.Reason)
+		}
+	}
+	events, err := rec.Events()
+	watched := err == nil
+	pods, err := rec.Pods()
+	if err != nil {
+		pods = nil // who uses a claim is then not observed
+	}
+	return Derive(objects, events, watched, pods), nil
+}
+
+// Derive is Of for rows in order of time. Without watched there are no Events
+// because nobody looked.
+func Derive(objects []record.ObjectChange, events []record.Event, watched bool, pods []record.Pod) []Claim {
+	type key struct{ namespace, name string }
+	var (
+		claims   = map[string]*way{} // by UID
+		named    = map[key][]*way{}
+		order    []*way
+		born     = map[string]int64{}  // when a volume was created
+		volumes  = map[key]int64{}     // the same, by its claim and its name
+		attached = map[string][]mark{} // by volume
+		running  = map[string]int64{}  // by the pod's UID
+		uses     = map[key][]mark{}    // by claim: when a pod was running
+	)
+	for _, p := range pods {
+		running[p.UID] = p.RunningMicros
+	}
+	for _, o := range objects {
+		switch o.Kind {
+		case "PersistentVolumeClaim":
+			c := claims[o.UID]
+			if c == nil {
+				c = &way{Claim: Claim{Namespace: o.Namespace, Name: o.Name, UID: o.UID}}
+				if !watched {
+					c.Failures = -1
+				}
+				claims[o.UID] = c
+				named[key{o.Namespace, o.Name}] = append(named[key{o.Namespace, o.Name}], c)
+				order = append(order, c)
+			}
+			c.take(o)
+		case "PersistentVolume":
+			if o.Change == "added" && !o.Late {
+				born[o.Name] = o.TimeMicros
+			}
+			if at := born[o.Name]; at != 0 && o.Ref != "" {
+				volumes[key{o.Ref, o.Name}] = at
+			}
+		case "VolumeAttachment":
+			if o.State == "attached" && o.Change != "existing" && o.Change != "deleted" {
+				attached[o.Ref] = append(attached[o.Ref], mark{o.TimeMicros, o.Node, o.Late})
+			}
+		case "Pod":
+			if at := running[o.UID]; at != 0 {
+				k := key{o.Namespace, o.Ref}
+				uses[k] = append(uses[k], mark{at: at})
+			}
+		}
+	}
+	for _, e := range events {
+		if e.Kind != "PersistentVolumeClaim" || e.Type != "Warning" {
+			continue
+		}
+		// An Event of a name that was used again is of the claim of its time.
+		for _, c := range slices.Backward(named[key{e.Namespace, e.Name}]) {
+			if c.CreatedMicros <= e.TimeMicros {
+				c.Failures += int(e.Count)
+				c.LastFailure = e.Reason
+				break
+			}
+		}
+	}
+	out := make([]Claim, len(order))
+	for i, c := range order {
+		c.ProvisionedMicros = volumes[key{c.Namespace + "/" + c.Name, c.Volume}]
+		if m, ok := c.first(attached[c.Volume]); ok && c.Volume != "" {
+			c.AttachedMicros, c.Node = m.at, m.node
+			c.Late = c.Late || m.late
+		}
+		if m, ok := c.first(uses[key{c.Namespace, c.Name}]); ok {
+			c.RunningMicros = m.at
+		}
+		c.ProvisionSeconds = c.since(c.ProvisionedMicros)
+		c.BindSeconds = c.since(c.BoundMicros)
+		c.AttachSeconds = c.since(c.AttachedMicros)
+		c.RunSeconds = c.since(c.RunningMicros)
+		out[i] = c.Claim
+	}
+	slices.SortStableFunc(out, func(a, b Claim) int {
+		return cmp.Or(cmp.Compare(a.CreatedMicros, b.CreatedMicros), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+	})
+	return out
+}
+
+// way is a claim while its rows are read.
+type way struct {
+	Claim
+	// What it had when the recording began has no time, and must not get that
+	// of a later row.
+	selectedBefore, boundBefore bool
+}
+
+// mark is something that happened to a volume or claim.
+type mark struct {
+	at   int64
+	node string
+	late bool
+}
+
+// first is the earliest mark of the claim's own life: names and volumes are
+// used again.
+func (c *way) first(marks []mark) (found mark, ok bool) {
+	for _, m := range marks {
+		if m.at < c.CreatedMicros || c.DeletedMicros != 0 && m.at > c.DeletedMicros {
+			continue
+		}
+		if !ok || m.at < found.at {
+			found, ok = m, true
+		}
+	}
+	return found, ok
+}
+
+// take follows the claim by one row of its own.
+func (c *way) take(o record.ObjectChange) {
+	c.Late = c.Late || o.Late
+	c.State = o.State
+	if o.Ref != "" {
+		c.Volume = o.Ref
+	}
+	if o.Node != "" {
+		c.Node = o.Node
+	}
+	selected, bound := o.Node != "", o.State == "Bound"
+	switch o.Change {
+	case "existing":
+		c.selectedBefore, c.boundBefore = selected, bound
+		return
+	case "deleted":
+		c.DeletedMicros, c.State = o.TimeMicros, "deleted"
+		return
+	case "added":
+		c.CreatedMicros = o.TimeMicros
+	}
+	if selected && !c.selectedBefore && c.SelectedMicros == 0 {
+		c.SelectedMicros = o.TimeMicros
+	}
+	if bound && !c.boundBefore && c.BoundMicros == 0 {
+		c.BoundMicros = o.TimeMicros
+	}
+}
+
+// since is how long after the claim's creation something was.
+func (c *way) since(at int64) float64 {
+	if c.Late || c.CreatedMicros == 0 || at == 0 || at < c.CreatedMicros {
+		return -1
+	}
+	return float64(at-c.CreatedMicros) / 1e6
+}
+
+// A Summary is of several claims. Seconds are -1 where unknown.
+type Summary struct {
+	Claims   int
+	Created  int // seen to be created
+	Bound    int // of those
+	Failures int // -1: Events were not recorded
+	Late     int // left out of the stages, for their times are those of sight
+	// MakespanSeconds is from the first creation to the last binding of the
+	// claims that were created.
+	MakespanSeconds float64
+	Stages          []Stage
+}
+
+// A Stage is how long claims took from their creation to a point. P99 needs
+// 100 samples; with fewer it is -1.
+type Stage struct {
+	Name               string // provisioned, bound, attached, running
+	N                  int
+	P50, P99, MaxValue float64
+}
+
+// Summarize sums up claims.
+func Summarize(claims []Claim) Summary {
+	s := Summary{Claims: len(claims), MakespanSeconds: -1}
+	var from, to int64
+	points := []struct {
+		name string
+		of   func(Claim) float64
+	}{
+		{"provisioned", func(c Claim) float64 { return c.ProvisionSeconds }},
+		{"bound", func(c Claim) float64 { return c.BindSeconds }},
+		{"attached", func(c Claim) float64 { return c.AttachSeconds }},
+		{"running", func(c Claim) float64 { return c.RunSeconds }},
+	}
+	for _, c := range claims {
+		if c.Failures < 0 {
+			s.Failures = -1
+		} else if s.Failures >= 0 {
+			s.Failures += c.Failures
+		}
+		if c.CreatedMicros == 0 {
+			continue
+		}
+		s.Created++
+		if c.BoundMicros != 0 {
+			s.Bound++
+		}
+		if c.Late {
+			s.Late++
+			continue
+		}
+		if from == 0 || c.CreatedMicros < from {
+			from = c.CreatedMicros
+		}
+		to = max(to, c.BoundMicros)
+	}
+	if from != 0 && to >= from {
+		s.MakespanSeconds = float64(to-from) / 1e6
+	}
+	for _, p := range points {
+		st := Stage{Name: p.name, P50: -1, P99: -1, MaxValue: -1}
+		var xs []float64
+		for _, c := range claims {
+			if v := p.of(c); v >= 0 {
+				xs = append(xs, v)
+				st.MaxValue = max(st.MaxValue, v)
+			}
+		}
+		st.N = len(xs)
+		if v, ok := stat.Quantile(xs, 0.5); ok {
+			st.P50 = v
+		}
+		if v, ok := stat.Quantile(xs, 0.99); ok {
+			st.P99 = v
+		}
+		s.Stages = append(s.Stages, st)
+	}
+	return s
+}

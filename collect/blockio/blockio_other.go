@@ -1,0 +1,16 @@
+//go:build !linux
+
+package blockio
+
+import (
+	"context"
+	"runtime"
+
+	"github.com/kubedyno/kubedyno/collect"
+	"github.com/kubedyno/kubedyno/record"
+)
+
+// Collect implements collect.Collector.
+func (c *Collector) Collect(context.Context, *record.Writer) error {
+	return collect.NotSupported("block I/O by process is read through Linux' tracepoints, which %s has not", runtime.GOOS)
+}
