@@ -127,7 +127,11 @@ func (s *session) startCollectors(ctx context.Context) (asking, reading *collect
 		s.metrics, s.profile = metrics.New(mo), profile.New(po)
 		s.stacks = stacks.New(stacks.Options{Components: co.Components})
 		reads = append(reads, logs.New(lo), requests.New(ro), s.stacks, blockio.New(blockio.Options{Component: s.process.ComponentOf, WithoutSyncs: level != experiment.LevelFull}))
-		asks = append(asks, s.metrics, s.profile, objects.NewLives(objects.LivesOptions{Config: rc}))
+		asks = append(asks, s.metrics, s.profile, objects.NewLives(objects.LivesOptions{
+			Config: rc,
+			// Where nothing is loaded there are few, and they tell a lot.
+			WithoutEvents: level != experiment.LevelFull && !s.watching,
+		}))
 	}
 	reading = collect.Start(ctx, s.w, reads...)
 	asking = collect.Start(reading.Context(), s.w, asks...)
@@ -175,6 +179,8 @@ func (s *session) scrapeInterval() time.Duration {
 // collect identity's certificate in a lab, with the kubeconfig elsewhere.
 func (s *session) componentClient(rc *rest.Config) (*http.Client, error) {
 	if s.plane.ClientCert == "" {
+		rc := rest.CopyConfig(rc)
+		rc.NextProtos = []string{"http/1.1"} // see below
 		client, err := rest.HTTPClientFor(rc)
 		if err != nil {
 			return nil, fmt.Errorf("client for metrics: %w", err)
@@ -195,6 +201,10 @@ func (s *session) componentClient(rc *rest.Config) (*http.Client, error) {
 	}
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	transport.Proxy = nil // loopback only
+	// An answer of megabytes costs both sides less over HTTP/1.1: HTTP/2 cuts it
+	// into frames, each handed from one goroutine to another.
+	transport.TLSNextProto = map[string]func(string, *tls.Conn) http.RoundTripper{}
+	transport.ForceAttemptHTTP2 = false
 	transport.TLSClientConfig = &tls.Config{Certificates: []tls.Certificate{cert}, RootCAs: roots, MinVersion: tls.VersionTLS12}
 	return &http.Client{Transport: transport}, nil
 }

@@ -98,6 +98,13 @@ func (s *scraper) age() time.Duration {
 	return time.Since(s.ended)
 }
 
+// size is that of the last answer, in bytes.
+func (s *scraper) size() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.buf.Len()
+}
+
 // scrape reads the target once and appends what it says, stamped with the
 // moment at which it was asked. Only a failing store is an error.
 func (s *scraper) scrape(ctx context.Context, out storage.AppendableV2, timeout time.Duration, gap func(record.Gap)) error {

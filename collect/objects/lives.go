@@ -34,6 +34,9 @@ type LivesOptions struct {
 	// Namespace limits kinds that have one, Events included; empty for all.
 	// Volumes, their attachments and nodes are watched in any case.
 	Namespace string
+	// WithoutEvents leaves Events out. A loaded cluster writes several for each
+	// pod, and the API server encodes each once more for whoever watches.
+	WithoutEvents bool
 	// MaxEvents bounds the rows of Events; 0 stands for MaxEvents.
 	MaxEvents int
 	// Transport stands in for the one that Config makes.
@@ -64,6 +67,9 @@ func NewLives(o LivesOptions) *Lives {
 		o.MaxEvents = MaxEvents
 	}
 	l := &Lives{o: o, ready: make(chan struct{}), ended: make(chan struct{}), awaiting: len(lifeKinds) + 1}
+	if o.WithoutEvents {
+		l.awaiting--
+	}
 	for i := range lifeKinds {
 		l.kinds = append(l.kinds, &lives{all: l, kind: &lifeKinds[i], objects: map[string]*life{}})
 	}
@@ -126,7 +132,11 @@ func (l *Lives) collect(ctx context.Context, w sink) error {
 		follow(i, *k.kind, nil, k)
 	}
 	l.events.w = w
-	follow(len(l.kinds), kind{version: "/api/v1", resource: "events", namespaced: true}, l.events.from, l.events)
+	if l.o.WithoutEvents {
+		w.Gap(record.Gap{Collector: l.Name(), Subject: string(record.TableEvents), Reason: "Events are left out; --observe full watches them"})
+	} else {
+		follow(len(l.kinds), kind{version: "/api/v1", resource: "events", namespaced: true}, l.events.from, l.events)
+	}
 	following.Wait()
 	return l.finish(w, errs)
 }

@@ -57,6 +57,9 @@ type client struct {
 func dial(config *rest.Config, transport http.RoundTripper) (h *http.Client, base string, err error) {
 	cfg := rest.CopyConfig(config)
 	cfg.UserAgent = UserAgent
+	// A watch is one long answer. HTTP/2 would hand each piece of it from one
+	// goroutine to another, here and in the API server.
+	cfg.NextProtos = []string{"http/1.1"}
 	server, _, err := rest.DefaultServerUrlFor(cfg)
 	if err != nil {
 		return nil, "", err
