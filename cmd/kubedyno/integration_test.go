@@ -26,6 +26,7 @@ func TestLive(t *testing.T) {
 	}
 	for _, f := range files {
 		// A call for each keeps testscript from running them in parallel.
-		testscript.Run(t, testscript.Params{Files: []string{f}, Setup: setup})
+		testscript.Run(t, testscript.Params{Files: []string{f}, Condition: condition,
+			Setup: setup})
 	}
 }

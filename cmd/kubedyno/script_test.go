@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -24,8 +25,17 @@ func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir:                 "testdata/script",
 		RequireExplicitExec: false,
+		Condition:           condition,
 		Setup:               setup,
 	})
+}
+
+// condition knows who runs the stories: some of what is observed takes rights.
+func condition(name string) (bool, error) {
+	if name == "root" {
+		return os.Geteuid() == 0, nil
+	}
+	return false, fmt.Errorf("no condition %q", name)
 }
 
 // setup gives a story its own state folder, and takes down what labs a failing
