@@ -149,8 +149,6 @@ func wants(t *testing.T, r *recorder, kind string, want ...string) {
 	}
 }
 
-func annotate(o metav1.Object) { o.SetAnnotations(map[string]string{"x": o.GetResourceVersion()}) }
-
 func TestVolumes(t *testing.T) {
 	h := newHub(t)
 	put(h, "PersistentVolume", "old", func(p *corev1.PersistentVolume) { p.Status.Phase = corev1.VolumeAvailable })
