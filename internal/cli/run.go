@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"runtime/debug"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -181,8 +182,17 @@ func builtinNames() []string {
 	return names
 }
 
+// keepSmall bounds what collectors take of the machine that they measure: the
+// metrics' head lives long, and Go's default lets the heap grow to twice of it.
+func keepSmall() {
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(50)
+	}
+}
+
 // performRun runs one experiment with live progress on stderr.
 func performRun(ctx context.Context, env *Env, f *runFlags, e *experiment.Experiment, sets []string, out, parent string) error {
+	keepSmall()
 	bar := progress.New(env.Stderr, env.StderrTTY, env.Width, env.Now)
 	defer bar.Done()
 	bar.Note(fmt.Sprintf("recording to %s", out))

@@ -116,29 +116,25 @@ func Copy(ctx context.Context, rec *record.Recording, dir string, o Options) (*R
 		return nil, err
 	}
 	c.assign()
-	_, statErr := os.Stat(dir)
-	err := record.Rewrite(ctx, rec, dir, record.Rewriter{
-		Row: c.row, Meta: c.meta, Experiment: c.experiment, Label: c.label, Profile: c.profile, Log: c.log,
-	})
-	if err != nil {
-		return nil, err
-	}
-	remove := func() error {
-		if errors.Is(statErr, os.ErrNotExist) {
-			return os.RemoveAll(dir)
+	_, err := os.Stat(dir)
+	there := err == nil
+	var report *ScanReport
+	for range maxPasses {
+		clear(c.memo)
+		if report, err = c.pass(ctx, rec, dir); err != nil {
+			return nil, err
 		}
-		entries, err := os.ReadDir(dir)
-		for _, e := range entries { // it was empty
-			err = errors.Join(err, os.RemoveAll(filepath.Join(dir, e.Name())))
+		// A name that only a text tells may stand in what was written before
+		// it was met. By now it is known, so once more finds it.
+		if len(report.Leaks) == 0 {
+			break
 		}
-		return err
-	}
-	report, err := Scan(ctx, dir, c.needles())
-	if err != nil {
-		return nil, errors.Join(fmt.Errorf("scan the copy: %w", err), remove())
+		if err := empty(dir, there); err != nil {
+			return nil, err
+		}
 	}
 	if len(report.Leaks) > 0 {
-		return nil, errors.Join(&LeakError{report.Leaks}, remove())
+		return nil, &LeakError{report.Leaks}
 	}
 	r := &Result{Names: map[string]map[string]string{}, Files: report.Files, Strings: report.Strings, Bytes: report.Bytes, Needles: report.Needles}
 	for name, p := range c.of {
@@ -149,6 +145,38 @@ func Copy(ctx context.Context, rec *record.Recording, dir string, o Options) (*R
 		r.Names[class][name] = p
 	}
 	return r, nil
+}
+
+// maxPasses bounds how often a recording is copied until nothing is left.
+const maxPasses = 3
+
+// pass writes the copy and scans it. Where it fails nothing is left.
+func (c *copier) pass(ctx context.Context, rec *record.Recording, dir string) (*ScanReport, error) {
+	_, err := os.Stat(dir)
+	there := err == nil
+	err = record.Rewrite(ctx, rec, dir, record.Rewriter{
+		Row: c.row, Meta: c.meta, Experiment: c.experiment, Label: c.label, Profile: c.profile, Log: c.log,
+	})
+	if err != nil {
+		return nil, err
+	}
+	report, err := Scan(ctx, dir, c.needles())
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("scan the copy: %w", err), empty(dir, there))
+	}
+	return report, nil
+}
+
+// empty removes a copy; the folder stays where it was there before.
+func empty(dir string, there bool) error {
+	if !there {
+		return os.RemoveAll(dir)
+	}
+	entries, err := os.ReadDir(dir)
+	for _, e := range entries {
+		err = errors.Join(err, os.RemoveAll(filepath.Join(dir, e.Name())))
+	}
+	return err
 }
 
 // WriteMap writes the mapping as JSON for its owner's eyes only. The file must

@@ -1,7 +1,9 @@
 package anonymise
 
 import (
+	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"net/url"
 	"path"
@@ -56,11 +58,11 @@ func (c *copier) collectAll(ctx context.Context, rec *record.Recording) error {
 			c.collect("component", p.Name)
 		}
 	}
-	if !familiar(m.Name) {
+	if !c.familiar(m.Name) {
 		c.collect("experiment", m.Name)
 	}
 	for _, p := range m.Phases {
-		if !familiar(p.Name) {
+		if !c.familiar(p.Name) {
 			c.collect("phase", p.Name)
 		}
 	}
@@ -100,7 +102,7 @@ func (c *copier) collectRow(row any) {
 		c.collectOwner(r.Namespace, r.Owner)
 		c.collectObject("node", "", r.Node)
 		c.collectObject("pod", r.Namespace, r.Name)
-		if r.Phase != "" && !familiar(r.Phase) {
+		if r.Phase != "" && !c.familiar(r.Phase) {
 			c.collect("phase", strings.Clone(r.Phase))
 		}
 	case *record.Operation:
@@ -123,7 +125,7 @@ func (c *copier) collectRow(row any) {
 	case *record.Event:
 		c.collectObject("ns", "", r.Namespace)
 		c.collectObject(classOfResource(r.Kind), r.Namespace, r.Name)
-		if r.Reporter != "" && !familiar(r.Reporter) {
+		if r.Reporter != "" && !c.familiar(r.Reporter) {
 			c.collect("client", strings.Clone(r.Reporter))
 		}
 	case *record.Request:
@@ -258,7 +260,7 @@ func (c *copier) row(row any) {
 		r.Kind = c.kind(r.Kind)
 		r.Reason = c.once("text", r.Reason, c.free)
 		r.Message = c.once("text", r.Message, c.free)
-		if !familiar(r.Reporter) {
+		if !c.familiar(r.Reporter) {
 			r.Reporter = c.name("client", r.Reporter)
 		}
 	case *record.Request:
@@ -313,7 +315,7 @@ func (c *copier) uid(s string) string {
 }
 
 func (c *copier) phase(s string) string {
-	if familiar(s) {
+	if c.familiar(s) {
 		return s
 	}
 	return c.name("phase", s)
@@ -338,13 +340,20 @@ func (c *copier) device(s string) string {
 
 // comm is a thread's name: what the kernel calls its own threads stays.
 func (c *copier) comm(s string) string {
+	if p, ok := c.of[s]; ok {
+		return p
+	}
 	head, _, _ := strings.Cut(s, "/")
-	if c.threads[s] || isKnown(s) || isKnown(head) || familiar(strings.ReplaceAll(s, ":", " ")) {
+	if c.threads[s] || isProgram(s) || isProgram(head) || c.familiar(strings.ReplaceAll(s, ":", " ")) {
 		return s
 	}
-	for known := range wellKnown { // the kernel cuts at 15 bytes
-		if len(s) == 15 && strings.HasPrefix(known, s) {
-			return s
+	if len(s) == 15 { // where the kernel cuts
+		for _, set := range []map[string]bool{wellKnown, programs} {
+			for known := range set {
+				if strings.HasPrefix(known, s) {
+					return s
+				}
+			}
 		}
 	}
 	return c.name("command", s)
@@ -380,12 +389,14 @@ func (c *copier) command(component, s string, kernel bool) string {
 // program is a command's first word: of well-known programs the base name
 // stays.
 func (c *copier) program(s string) string {
-	if isKnown(s) {
+	if isProgram(s) {
 		return s
 	}
 	base := strings.TrimSuffix(path.Base(s), ":")
 	name := base
-	if !isKnown(base) {
+	if p, ok := c.of[base]; ok {
+		name = p
+	} else if !isProgram(base) {
 		name = c.name("command", base)
 	}
 	dir := strings.TrimSuffix(s, path.Base(s))
@@ -410,7 +421,7 @@ func (c *copier) flag(a string) string {
 }
 
 func (c *copier) flagValue(name, value string) string {
-	if namingFlags[name] && value != "" && !familiar(value) {
+	if namingFlags[name] && value != "" && !c.familiar(value) {
 		return c.name("value", value)
 	}
 	return c.free(value)
@@ -420,9 +431,6 @@ func (c *copier) flagValue(name, value string) string {
 // says nothing stays.
 func (c *copier) arg(a string) string {
 	if name, value, ok := strings.Cut(a, "="); ok {
-		if strings.HasPrefix(name, "-") {
-			return c.arg(name) + "=" + c.arg(value)
-		}
 		return c.arg(name) + "=" + c.arg(value)
 	}
 	if flag := strings.TrimLeft(a, "-"); flag != a {
@@ -431,7 +439,7 @@ func (c *copier) arg(a string) string {
 		}
 		return a[:len(a)-len(flag)] + c.name("arg", flag)
 	}
-	if familiar(a) && !strings.Contains(a, "/") {
+	if c.familiar(a) && !strings.Contains(a, "/") {
 		return a
 	}
 	if changed := c.free(a); changed != a {
@@ -462,9 +470,11 @@ func (c *copier) frames(s string) string {
 	return c.known(strings.Join(parts, ";"), false)
 }
 
+func isProgram(s string) bool { return isKnown(s) || programs[s] }
+
 func ownModule(m string) bool {
 	base := path.Base(m)
-	return isKnown(base) || familiar(base) || strings.HasPrefix(base, "libc") || strings.HasPrefix(base, "ld-") || strings.HasPrefix(base, "libpthread") || base == "vdso"
+	return isProgram(base) || familiar(base) || strings.HasPrefix(base, "libc") || strings.HasPrefix(base, "ld-") || strings.HasPrefix(base, "libpthread") || base == "vdso"
 }
 
 // label is the value of a metric's label.
@@ -480,16 +490,16 @@ func (c *copier) label(_, label, value string) string {
 		return c.resource(value)
 	case "group", "api_group":
 		return c.group(value)
-	case "kind", "owner_kind":
-		if kindOf(strings.ToLower(value)) || !upper((value + "a")[0]) {
-			return c.free(value)
-		}
-		return c.free(value)
+	case "owner_kind":
+		return c.kind(value)
+	}
+	if value == "" {
+		return value
 	}
 	if class, ok := identities[low]; ok {
 		return c.valueOf(class, value)
 	}
-	if enumerations[low] || low == "name" || familiar(value) {
+	if enumerations[low] || low == "name" || c.familiar(value) {
 		return c.free(value)
 	}
 	changed := c.free(value)
@@ -511,7 +521,7 @@ func (c *copier) profile(ref *record.ProfileRef, p *profile.Profile) {
 		base := path.Base(m.File)
 		switch {
 		case m.File == "" || strings.HasPrefix(m.File, "["):
-		case isKnown(base) || ownModule(base):
+		case ownModule(base):
 			m.File = base // the folder says nothing that a reader needs
 		default:
 			m.File = c.name("module", base)
@@ -564,7 +574,7 @@ func (c *copier) each(texts []string, change func(string) string) {
 }
 
 func (c *copier) meta(m *record.Meta) {
-	if !familiar(m.Name) {
+	if !c.familiar(m.Name) {
 		m.Name = c.name("experiment", m.Name)
 	}
 	m.EndReason = c.free(m.EndReason)
@@ -587,11 +597,11 @@ func (c *copier) meta(m *record.Meta) {
 				p.Flags[k] = c.arg(v)
 			}
 		}
-		if p.Binary != "" && !isKnown(p.Binary) {
+		if p.Binary != "" && !isProgram(p.Binary) {
 			p.Binary = c.name("command", p.Binary)
 		}
 		c.each(p.Env, func(s string) string {
-			if familiar(s) || strings.HasPrefix(s, "GO") || strings.HasPrefix(s, "KUBE") || strings.HasPrefix(s, "ETCD_") {
+			if c.familiar(s) || strings.HasPrefix(s, "GO") || strings.HasPrefix(s, "KUBE") || strings.HasPrefix(s, "ETCD_") {
 				return s
 			}
 			return c.name("env", s)
@@ -603,7 +613,7 @@ func (c *copier) meta(m *record.Meta) {
 	}
 	for i := range m.Workload.Objectives {
 		o := &m.Workload.Objectives[i]
-		if !familiar(o.Name) {
+		if !c.familiar(o.Name) {
 			o.Name = c.name("value", o.Name)
 		}
 		o.Reason = c.free(o.Reason)
@@ -628,7 +638,7 @@ func (c *copier) meta(m *record.Meta) {
 // subject is a component, a table or a phase.
 func (c *copier) subject(s string) string {
 	switch c.class[s] {
-	case "component", "phase":
+	case "component", "phase", "experiment":
 		return c.of[s]
 	}
 	return c.free(s)
@@ -642,7 +652,7 @@ func (c *copier) setting(s string) string {
 	}
 	parts := strings.Split(name, ".")
 	for i, p := range parts {
-		if c.class[p] == "phase" {
+		if c.class[p] == "phase" || c.class[p] == "experiment" {
 			parts[i] = c.of[p]
 		}
 	}
@@ -661,7 +671,13 @@ func (c *copier) experiment(data []byte) ([]byte, error) {
 		return nil, err
 	}
 	c.node(&doc, "")
-	return yaml.Marshal(&doc)
+	var out bytes.Buffer
+	enc := yaml.NewEncoder(&out)
+	enc.SetIndent(2)
+	if err := errors.Join(enc.Encode(&doc), enc.Close()); err != nil {
+		return nil, err
+	}
+	return out.Bytes(), nil
 }
 
 func (c *copier) node(n *yaml.Node, key string) {
@@ -698,7 +714,7 @@ func (c *copier) scalar(key, s string) string {
 			if open < 0 || end < open {
 				open, end = len(s), len(s)-1
 			}
-			if literal := strings.Trim(s[:open], "-."); literal != "" && !familiar(literal) {
+			if literal := strings.Trim(s[:open], "-."); literal != "" && !c.familiar(literal) {
 				out.WriteString(strings.Replace(s[:open], literal, c.name("object", literal), 1))
 			} else {
 				out.WriteString(s[:open])
@@ -711,12 +727,12 @@ func (c *copier) scalar(key, s string) string {
 		if c.of[s] != "" {
 			return c.of[s]
 		}
-		if familiar(s) {
+		if c.familiar(s) {
 			return s
 		}
 		return c.name("value", s)
 	}
-	if familiar(s) {
+	if c.familiar(s) {
 		return s
 	}
 	return c.flagValue(key, s)

@@ -192,6 +192,9 @@ func (n *names) address(a netip.Addr) string {
 		}
 	}
 	return n.shaped("ip", a.String(), func(i int) string {
+		if a.Unmap().Is4() && i >= 1<<17 { // RFC 1112: for a future that never came
+			return netip.AddrFrom4([4]byte{240 | byte(i>>24)&15, byte(i >> 16), byte(i >> 8), byte(i)}).String()
+		}
 		if a.Unmap().Is4() { // RFC 2544: for benchmarks, never on the internet
 			return netip.AddrFrom4([4]byte{198, byte(18 + i>>16&1), byte(i >> 8), byte(i)}).String()
 		}

@@ -20,7 +20,7 @@ func (n *names) free(s string) string {
 	var out strings.Builder
 	out.Grow(len(s) + 16)
 	key, last := "", ""
-	quoted := false
+	quoted, nested := false, false
 	for i := 0; i < len(s); {
 		// A backslash takes what it escapes with it: in \nfoo foo is a word.
 		if s[i] == '\\' && i+1 < len(s) {
@@ -29,27 +29,25 @@ func (n *names) free(s string) string {
 				w = 6
 			}
 			if s[i+1] == '"' {
-				quoted = !quoted
+				if nested = !nested; !nested {
+					key = ""
+				}
 			}
 			out.WriteString(s[i : i+w])
 			i += w
 			continue
 		}
-		if delimiter(s[i]) {
+		if delimiter(s[i]) || s[i] == '\\' {
 			switch s[i] {
 			case '=':
 				key = last
 			case '"':
+				nested = false
 				if quoted = !quoted; !quoted {
-					if key == "" {
-						last = strings.Trim(last, `"`)
-					}
 					key = ""
 				}
-			case ' ', ',', '\t', ';', '&':
-				if !quoted {
-					key = ""
-				}
+			case ' ', ',', '\t', ';', '&': // a name has none of these
+				key = ""
 			}
 			out.WriteByte(s[i])
 			i++
@@ -66,7 +64,7 @@ func (n *names) free(s string) string {
 			out.WriteByte(':')
 			continue
 		}
-		if class, ok := identities[strings.ToLower(key)]; ok && class == "client" && quoted {
+		if class, ok := identities[strings.ToLower(key)]; ok && class == "client" && (quoted || nested) {
 			// A user agent has spaces and brackets inside.
 			if w := strings.IndexAny(s[end:], `"\\`); w >= 0 {
 				chunk, i = s[i-len(chunk):end+w], end+w
@@ -75,7 +73,7 @@ func (n *names) free(s string) string {
 		} else if ok {
 			out.WriteString(n.valueOf(class, chunk))
 		} else {
-			out.WriteString(n.chunk(chunk, quoted))
+			out.WriteString(n.chunk(chunk, quoted || nested))
 		}
 		last = chunk
 	}
@@ -89,8 +87,12 @@ func delimiter(c byte) bool {
 // valueOf is the value of a key that names something: mostly a name, at times
 // a sentence.
 func (n *names) valueOf(class, s string) string {
-	if n.taken[s] && n.of[s] != "" {
-		return n.of[s]
+	if p, ok := n.of[s]; ok {
+		return p
+	}
+	switch s {
+	case "none", "other", "all", "any", "unknown": // no name at all
+		return s
 	}
 	if isKnown(s) || plain(s) || strings.Contains(s, "://") || strings.HasPrefix(s, "/") {
 		return n.chunk(s, false)
@@ -230,7 +232,7 @@ func (n *names) word(s string) string {
 	switch {
 	case isHex(s):
 		return n.hex(s)
-	case podLike.MatchString(s) && !familiar(s):
+	case podLike.MatchString(s) && !n.familiar(s):
 		return n.name("pod", s)
 	case n.host(s) == "host":
 		return n.name("host", s)
@@ -302,7 +304,7 @@ func (n *names) staying(s string, i int) int {
 
 // addressIn is an IP address, with its port or the length of its prefix.
 func (n *names) addressIn(s string) (string, bool) {
-	if !digit(s[0]) && strings.Count(s, ":") < 2 {
+	if s == "" || !digit(s[0]) && strings.Count(s, ":") < 2 {
 		return "", false
 	}
 	if a, err := netip.ParseAddr(s); err == nil {
@@ -331,6 +333,12 @@ func (n *names) parsed(a netip.Addr) netip.Addr {
 		return a
 	}
 	return b
+}
+
+// familiar says that s is made of words alone, and nobody's name.
+func (n *names) familiar(s string) bool {
+	_, ok := n.of[s]
+	return !ok && familiar(s)
 }
 
 // host tells what a word is for the name of a host: "" none, "public" one that
@@ -426,10 +434,13 @@ func (n *names) server(s string) string {
 	if i := strings.LastIndexByte(s, ':'); i >= 0 && strings.Count(s, ":") == 1 {
 		h, port = s[:i], s[i:]
 	}
-	if a, ok := n.addressIn(h + " "[:0]); h != "" && ok {
+	if h == "" {
+		return s
+	}
+	if a, ok := n.addressIn(h); ok {
 		return a + port
 	}
-	if h == "" || publicHost(h) || isKnown(h) || strings.HasPrefix(h, "%") || h == "$STATE" {
+	if publicHost(h) || isKnown(h) || strings.HasPrefix(h, "%") || h == "$STATE" {
 		return s
 	}
 	return n.name("host", h) + port
@@ -441,13 +452,18 @@ func (n *names) path(p string) string {
 		return p
 	}
 	parts := strings.Split(p, "/")
-	switch parts[min(1, len(parts)-1)] {
-	case "api", "apis", "registry":
-		return n.apiPath(parts)
+	if parts[0] == "" {
+		switch parts[1] {
+		case "api", "apis", "registry":
+			return n.apiPath(parts)
+		}
+		if ownPaths[parts[1]] {
+			return n.known(p, false)
+		}
 	}
 	own := true
 	for _, part := range parts {
-		own = own && (part == "" || familiar(strings.TrimSuffix(part, path.Ext(part))) && (path.Ext(part) == "" || extensions[path.Ext(part)[1:]] || plain(path.Ext(part)[1:])))
+		own = own && (part == "" || n.familiar(strings.TrimSuffix(part, path.Ext(part))) && (path.Ext(part) == "" || extensions[path.Ext(part)[1:]] || plain(path.Ext(part)[1:])))
 	}
 	if own && !strings.HasPrefix(p, "/home/") && !strings.HasPrefix(p, "/tmp/") || strings.HasPrefix(p, "/usr/local/go/") || strings.HasPrefix(p, "/proc/") {
 		return n.known(p, false)
@@ -455,7 +471,10 @@ func (n *names) path(p string) string {
 	if q, ok := n.of[p]; ok {
 		return q
 	}
-	q := "/" + n.fresh("path")
+	q := n.fresh("path")
+	if parts[0] == "" {
+		q = "/" + q
+	}
 	if ext := path.Ext(p); len(ext) > 1 && extensions[ext[1:]] {
 		q += ext
 	}
@@ -491,7 +510,7 @@ func (n *names) apiPath(parts []string) string {
 		case group && kind == "" && objectish.MatchString(part):
 			parts[i] = n.resource(part)
 			kind = "objects"
-		case kind == "" && familiar(part):
+		case kind == "" && n.familiar(part):
 		default:
 			if parts[1] == "registry" && ns == "" && i < len(parts)-1 {
 				ns = part
@@ -583,18 +602,18 @@ func (n *names) agent(s string) string {
 	if !ok {
 		return program
 	}
-	parts := strings.Split(rest, "/")
-	for i, p := range parts {
+	return program + "/" + agentWord.ReplaceAllStringFunc(rest, func(w string) string {
 		switch {
-		case strings.HasPrefix(p, "system:"):
-			parts[i] = n.user(p)
-		case strings.ContainsAny(p, " ()") || familiar(p) || isHexish(p):
-			parts[i] = n.known(p, false)
-		default:
-			parts[i] = n.name("client", p)
+		case strings.HasPrefix(w, "system:"):
+			return n.user(w)
+		case n.familiar(w) || versionRE.MatchString(w) || isHexish(w):
+			return w
 		}
-	}
-	return program + "/" + strings.Join(parts, "/")
+		if changed := n.chunk(w, false); changed != w {
+			return changed
+		}
+		return n.name("client", w)
+	})
 }
 
 func isHexish(s string) bool { return len(s) >= 7 && strings.Trim(s, "0123456789abcdef") == "" }
@@ -732,7 +751,7 @@ func splitSelector(s string) []string {
 
 // labelValue is a value that nobody explains: words and numbers stay.
 func (n *names) labelValue(s string) string {
-	if familiar(s) {
+	if n.familiar(s) {
 		return s
 	}
 	return n.name("value", s)

@@ -47,28 +47,36 @@ var words = setOf(`
 	tmp token tokens tombstone tool tools top topic topology total trace tracer tracing tracking traffic trail train transaction transport tree trigger true trust ttl tuned stock two txn type types
 	udp unary unbound undo unhealthy unit unix unknown unlock unschedulable unset update updated updates upgrade upload upstream url usage use user username users util utils
 	validate validating validation value values var version versions view visitor volume volumes wait waiting wal warm warmup warning watch watcher watches watching web webhook webhooks when window windows without work worker workers working workload workloads workqueue
+	ca pv claim claims clusterrole clusterroles clusterrolebinding endpointslicemirroring horizontal binder cidr cidrs after finished podautoscaler gc daemonset ttlafterfinished csrsigning csrapproving csrcleaner
+	direct own pooled impersonated lognormal median gaps uniform constant recreate rollingupdate intent running etc usr lib bin sbin opt var run ssl fd dev proc already exists been be can cannot do does did fails has have into more most only over than this that these those using will would
+	cpus mem iops bytes req resp kb mb gb ms us ns p50 p90 p99 p999 n sec secs min mins deletecollection clientset coordinated scheduling nodelifecycle taints tolerations eviction podgc podgroup device capacity crb impersonate unix pprof
 	amd64 arm64 darwin x86 i386 riscv64 s390x ppc64le wrapper write writer writes wrong yaml year zero zone zones
 `)
 
 // wellKnown are whole names that stay: those that Kubernetes, etcd and kubedyno
-// give, and programs that everybody runs.
+// give.
 var wellKnown = setOf(`
 	kube-system kube-public kube-node-lease default kubernetes
 	etcd kube-apiserver kube-controller-manager kube-scheduler kube-proxy kubelet kubectl kubeadm kube-aggregator kube-addon-manager cloud-controller-manager
 	kubedyno kubedyno-lab kubedyno-load kubedyno-hollow kubedyno-keeper kubedyno-collect kubedyno-cgroup etcdctl coredns kwok kwok-controller
 	default-scheduler metrics-server containerd containerd-shim containerd-shim-runc-v2 dockerd crio cri-o runc systemd systemd-journald systemd-logind systemd-udevd systemd-networkd systemd-resolved dbus-daemon
-	bash sh dash zsh fish go gofmt python python3 perl ruby node java git make gcc cc ld as clang cat cp ls mv rm ps top htop sed awk grep find sort head tail tee cut wc xargs tr seq dd
-	sleep timeout tar gzip gunzip zstd curl wget ssh sshd sudo su cron crond vim vi nano less more tmux screen perf bpftrace strace init tini dumb-init env nice nohup watch date id uname
-	compile link asm cgo vet staticcheck golangci-lint prometheus promtool grafana docker podman nerdctl crictl ctr helm jq yq which readlink dirname basename mktemp touch mkdir chmod chown mount umount df du free stat
 	admin edit view cluster-admin kubernetes-admin kubernetes-super-admin kube-apiserver-kubelet-client kube-apiserver-etcd-client front-proxy-client system:anonymous anonymous root nobody
 	kube-root-ca.crt extension-apiserver-authentication extension-apiserver-authentication-reader kube-apiserver-legacy-service-account-token-tracking cluster-info kubeadm-config kubelet-config kube-dns
 	system-node-critical system-cluster-critical exempt probes system-leader-election workload-leader-election endpoint-controller kube-system-service-accounts
 	service-accounts system-node-high system-nodes global-default catch-all leader-election workload-high workload-low node-high system
 	/proc/self/exe other openshift localhost metrics.k8s.io custom.metrics.k8s.io external.metrics.k8s.io
 	go-http-client prometheus-operator curl python-requests mozilla wget kube-probe k6 apachebench kube-state-metrics
+	docker.io quay.io ghcr.io gcr.io registry.k8s.io k8s.gcr.io public.ecr.aws mcr.microsoft.com
+`)
+
+// programs are what everybody runs, and threads of the kernel.
+var programs = setOf(`
+	exe [exited] exited bash sh dash zsh fish go gofmt python python3 perl ruby node java git make gcc cc ld as clang cat cp ls mv rm ps top htop sed awk grep find sort head tail tee cut wc xargs tr seq dd
+	sleep timeout tar gzip gunzip zstd curl wget ssh sshd sudo su cron crond vim vi nano less more tmux screen perf bpftrace strace init tini dumb-init env nice nohup watch date id uname
+	compile link asm cgo vet staticcheck golangci-lint prometheus promtool grafana docker podman nerdctl crictl ctr helm jq yq which readlink dirname basename mktemp touch mkdir chmod chown mount umount df du free stat
 	jbd2 kthreadd ksoftirqd kworker kcompactd kswapd khugepaged ksmd kauditd kdevtmpfs khungtaskd hwrng cpuhp migration rcu_preempt rcu_sched rcu_gp rcu_par_gp rcu_tasks_kthre rcu_tasks_rude_ rcu_tasks_trace
 	oom_reaper writeback kblockd kintegrityd watchdogd kthrotld scsi_eh_0 edac-poller netns slub_flushwq mm_percpu_wq inet_frag_wq kdamond irq idle_inject swapper
-	docker.io quay.io ghcr.io gcr.io registry.k8s.io k8s.gcr.io public.ecr.aws mcr.microsoft.com
+	kube-rbac-proxy local-path-provisioner kindnetd calico-node cilium-agent flanneld node_exporter cadvisor fluent-bit
 `)
 
 // components are those whose names begin names of pods: kube-apiserver-NODE.
@@ -89,11 +97,11 @@ var kinds = func() map[string]string {
 		low := strings.ToLower(k)
 		m[low] = low
 		switch {
-		case strings.HasSuffix(low, "endpoints"):
-			m[low] = low
+		case low == "endpoints":
+			m["endpointss"] = low // likewise
 		case strings.HasSuffix(low, "s"), strings.HasSuffix(low, "x"):
 			m[low+"es"] = low
-			m[low+"s"] = low // as metrics of the garbage collector have it
+			m[low+"s"] = low // as metrics of storage have it
 		case strings.HasSuffix(low, "y"):
 			m[low[:len(low)-1]+"ies"] = low
 			m[low+"s"] = low
@@ -118,12 +126,16 @@ var builtinGroups = setOf("apps batch autoscaling policy extensions core events"
 // ourOwnNamespaces hold objects of Kubernetes' own beside others.
 var ourOwnNamespaces = setOf("kube-system kube-public")
 
+// ownPaths begin paths of an API server, etcd and other components that are not
+// of resources.
+var ownPaths = setOf("debug metrics healthz livez readyz openapi version configz flagz statusz swagger openid health")
+
 // publicDomains say nothing of who uses them.
 var publicDomains = strings.Fields(`k8s.io kubernetes.io cluster.local golang.org go.dev google.golang.org go.etcd.io etcd.io github.com githubusercontent.com gopkg.in grpc.io
 	opentelemetry.io prometheus.io coreos.com kubedyno.io sigs.k8s.io go.uber.org docker.io quay.io ghcr.io gcr.io public.ecr.aws mcr.microsoft.com googleapis.com go.yaml.in`)
 
 // publicNames are names of services that every cluster has.
-var publicNames = setOf("kubernetes.default kubernetes.default.svc svc.cluster.local cluster.local localhost.localdomain metadata.google.internal")
+var publicNames = setOf("kubernetes.default.svc.cluster.local kubernetes.default kubernetes.default.svc svc.cluster.local cluster.local localhost.localdomain metadata.google.internal")
 
 // domains are the last parts of names that are taken for those of hosts. Two
 // letters are a country, unless they end a file's name.
@@ -160,11 +172,11 @@ var identities = map[string]string{
 var namingFlags = setOf(`name cluster-name node-name hostname-override external-hostname initial-cluster-token namespace leader-elect-resource-namespace identity
 	lease-name scheduler-name user username context cluster as tenant project account`)
 
-// secretFree are texts of the shape of a name that name nothing.
 var (
 	number    = regexp.MustCompile(`^[+-]?(\d+(\.\d+)?)([eE][+-]?\d+)?([a-zA-Zµ%]{0,3})?$`)
 	duration  = regexp.MustCompile(`^(\d+(\.\d+)?(ns|us|µs|ms|s|m|h|d))+$`)
-	versionRE = regexp.MustCompile(`^v?\d+(\.\d+)*((alpha|beta|rc)\d+)?(-(alpha|beta|rc)\.?\d+)?$`)
+	versionRE = regexp.MustCompile(`^(v\d+(\.\d+)*|\d+(\.\d+){0,2})((alpha|beta|rc)\d+)?(-(alpha|beta|rc)\.?\d+)?$`)
+	agentWord = regexp.MustCompile(`[A-Za-z0-9_.:@-]+`)
 	runID     = regexp.MustCompile(`^\d{8}T\d{6}Z-[0-9a-f]{6}$`)
 	random    = regexp.MustCompile(`^([bcdfghjklmnpqrstvwxz2456789]{5}|[bcdfghjklmnpqrstvwxz2456789]{8,10}|[0-9a-f]{8,})$`)
 	podLike   = regexp.MustCompile(`^[a-z0-9][a-z0-9.-]*-[bcdfghjklmnpqrstvwxz2456789]{8,10}-[bcdfghjklmnpqrstvwxz2456789]{5}$`)
@@ -211,8 +223,14 @@ func familiar(s string) bool {
 	if isKnown(s) || plain(s) {
 		return true
 	}
+	if _, err := netip.ParseAddr(s); err == nil {
+		return false
+	}
+	if _, err := netip.ParseAddrPort(s); err == nil {
+		return false
+	}
 	for _, w := range splitWords(s) {
-		if !words[w] && len(w) > 1 && !plain(w) {
+		if !words[w] && !kindOf(w) && len(w) > 1 && !plain(w) {
 			return false
 		}
 	}
