@@ -5,8 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"runtime/debug"
 	"path/filepath"
+	"runtime/debug"
 	"slices"
 	"strings"
 
