@@ -173,6 +173,9 @@ func TestGoTableAgreesWithRuntime(t *testing.T) {
 		if i := len(strings.Split(got, ";")); i > len(want) && strings.HasSuffix(got, want[len(want)-1]) {
 			continue
 		}
+		if strings.Contains(got, ".deferwrap") || strings.Contains(got, ".gowrap") {
+			continue // such a wrapper the runtime calls by what it wraps
+		}
 		t.Errorf("%#x: %s, the runtime has %s", pc, got, strings.Join(want, ";"))
 	}
 	if n < 1000 {

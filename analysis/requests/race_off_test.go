@@ -1,0 +1,5 @@
+//go:build !race
+
+package requests
+
+const raceEnabled = false
