@@ -100,7 +100,10 @@ func TestRunEveryAction(t *testing.T) {
 		t.Errorf("status %s", m.Status)
 	}
 	for _, g := range m.Gaps {
-		if g.Collector != "profile" { // a phase may be too short for a CPU profile, and says so
+		switch g.Collector {
+		case "profile": // a phase may be too short for a CPU profile, and says so
+		case "process", "stacks", "blockio", "lives": // what this machine and level leave out is theirs to test
+		default:
 			t.Errorf("gap %+v", g)
 		}
 	}
