@@ -140,6 +140,10 @@ func (v *View) read() error {
 	if err != nil {
 		return err
 	}
+	// Samples of a queue are no counts: what detectors reckon with must be all.
+	if slices.ContainsFunc(requests, func(r record.Request) bool { return r.Source == "apf-dump" }) {
+		requests, v.HasRequests = nil, false
+	}
 	for _, r := range requests {
 		if at := time.UnixMicro(r.ReceivedMicros); !at.Before(v.Load.Start) && !at.After(v.Load.End) {
 			v.Requests = append(v.Requests, r)
