@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/kubedyno/kubedyno/internal/audit"
 	"github.com/kubedyno/kubedyno/record"
 	"github.com/kubedyno/kubedyno/stat"
 )
@@ -141,7 +142,7 @@ func (v *View) read() error {
 		return err
 	}
 	// Samples of a queue are no counts: what detectors reckon with must be all.
-	if slices.ContainsFunc(requests, func(r record.Request) bool { return r.Source == "apf-dump" }) {
+	if slices.ContainsFunc(requests, func(r record.Request) bool { return r.Source == audit.SourceDump }) {
 		requests, v.HasRequests = nil, false
 	}
 	for _, r := range requests {

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/kubedyno/kubedyno/internal/audit"
 	"github.com/kubedyno/kubedyno/record"
 )
 
@@ -110,7 +111,7 @@ func (l *Lists) Add(r *record.Request) {
 	if !isWatch && r.Verb != "list" || r.Resource == "" {
 		return
 	}
-	if r.Source == "log" || r.Source == "apf-dump" {
+	if r.Source == audit.SourceLog || r.Source == audit.SourceDump {
 		l.blind = true
 	}
 	q := parseQuery(r.URI)

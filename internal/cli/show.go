@@ -151,7 +151,14 @@ func tableOf(rec *record.Recording, name string, in record.Window) (*textTable, 
 	case "collectors":
 		t := &textTable{header: []string{"COLLECTOR", "INTERVAL s", "SAMPLES", "CPU s", "NOTE"}}
 		for _, c := range m.Collectors {
-			t.add(c, c.Name, fmt.Sprintf("%g", c.IntervalSeconds), fmt.Sprint(c.Samples), fmt.Sprintf("%.2f", c.CPUSeconds), c.Note)
+			cpu, interval := "–", "–" // a collector that shares its threads cannot tell its own
+			if c.CPUSeconds > 0 {
+				cpu = fmt.Sprintf("%.2f", c.CPUSeconds)
+			}
+			if c.IntervalSeconds > 0 {
+				interval = fmt.Sprintf("%.4g", c.IntervalSeconds)
+			}
+			t.add(c, c.Name, interval, fmt.Sprint(c.Samples), cpu, c.Note)
 		}
 		return t, nil
 	}
