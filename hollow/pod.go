@@ -29,8 +29,8 @@ const (
 	refused           // status: rejected
 )
 
-// A pod is one pod on a node. Fields above told are guarded by node.mu; told
-// belongs to the one goroutine that talks about this node's pods.
+// A pod is one pod on a node. node.mu guards all fields; the one goroutine that
+// talks about this node's pods alone writes told, and so reads it without.
 type pod struct {
 	namespace, name, uid string
 	version              string // for events, as the kubelet's copy has it
@@ -442,7 +442,9 @@ func (s *podSync) patch(ctx context.Context, path string) error {
 	if s.stage == refused {
 		m.podsRefused.Inc()
 	}
+	s.n.mu.Lock() // the watch looks at it
 	p.told = *v
+	s.n.mu.Unlock()
 	return nil
 }
 
