@@ -11,6 +11,7 @@ package clientlimit
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 
 	"github.com/kubedyno/kubedyno/diagnose"
@@ -147,7 +148,7 @@ func Assess(v *diagnose.View, c Client) diagnose.Outcome {
 		f.Grade = diagnose.Possible // the shape alone
 	}
 	advise(v, c, p, limit, known, &f)
-	f.RefutedBy = fmt.Sprintf("a run with twice the limit in which pods do not come faster, or with half of it in which they do not come at %.1f/s", v.Rate/2)
+	f.RefutedBy = fmt.Sprintf("a run with a higher limit in which pods do not come faster, or with half of it in which they do not come at %.1f/s", v.Rate/2)
 	return diagnose.Found(f)
 }
 
@@ -234,13 +235,22 @@ func advise(v *diagnose.View, c Client, p stat.Plateau, l diagnose.Limit, known 
 		}
 		return diagnose.Dose{Set: set(c.Component, now*factor, max(1, float64(int(burst*factor+0.5)))), PredictRate: rate}
 	}
-	// Double shows that it helps, if nothing else binds before; half is free of
-	// whatever binds next.
-	f.Advice.Dose = []diagnose.Dose{dose(2), dose(0.5)}
-	if hasNext && next.Bound < 2.2*v.Rate {
-		f.Advice.Dose = []diagnose.Dose{dose(0.5), dose(2)}
+	// A rise shows that it helps, if nothing else binds before; half is free of
+	// whatever binds next, but its run takes twice as long.
+	up, first := 2.0, true
+	if hasNext && next.Bound < up*clearance*v.Rate {
+		up = 1.5
+		first = next.Bound >= up*clearance*v.Rate
+	}
+	f.Advice.Dose = []diagnose.Dose{dose(up), dose(0.5)}
+	if !first {
+		slices.Reverse(f.Advice.Dose)
 	}
 }
+
+// clearance is how far above a dose's rate the next bound must be, so that the dose
+// is met undisturbed.
+const clearance = 1.1
 
 func set(component string, qps, burst float64) map[string]string {
 	return map[string]string{
