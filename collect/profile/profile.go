@@ -65,8 +65,13 @@ type Options struct {
 	// --contention-profiling, for block), and that process then pays for each contended
 	// lock, and at block rate 1 for each wait.
 	Contention bool
-	Slice      time.Duration
-	Patience   time.Duration
+	// Share of a window that CPU profiles look at, evenly over it; 0 or 1 is
+	// all of it. A slice costs its component the naming of what it saw, each
+	// time anew. The first slice is at the window's start, so that short
+	// windows are seen too.
+	Share    float64
+	Slice    time.Duration
+	Patience time.Duration
 }
 
 // A Collector takes profiles on request while it runs.
@@ -92,6 +97,9 @@ func New(o Options) *Collector {
 	}
 	if o.Patience <= 0 {
 		o.Patience = Patience
+	}
+	if o.Share <= 0 || o.Share > 1 {
+		o.Share = 1
 	}
 	return &Collector{o: o, targets: slices.Clone(o.Targets)}
 }
@@ -205,7 +213,17 @@ func (c *Collector) cpu(ctx context.Context, w sink, t Target, phase string, unt
 			last = time.Now()
 			covered += time.Duration(p.DurationNanos)
 			slices = append(slices, p)
-			busyUntil = last.Add(c.o.Patience)
+			pause := time.Duration(float64(covered)/c.o.Share) - time.Since(began)
+			if !until.IsZero() {
+				pause = min(pause, time.Until(until))
+			}
+			if c.o.Share < 1 && pause > 0 {
+				select {
+				case <-ctx.Done():
+				case <-time.After(pause):
+				}
+			}
+			busyUntil = time.Now().Add(c.o.Patience)
 			continue
 		}
 		if ctx.Err() != nil {
@@ -238,7 +256,7 @@ func (c *Collector) cpu(ctx context.Context, w sink, t Target, phase string, unt
 	note := fmt.Sprintf("%s: %.1f of %.1f s of phase %s profiled (%.0f %%), %d slices", t.Component, covered.Seconds(), window.Seconds(), phase, share*100, len(slices))
 	merged.DurationNanos = covered.Nanoseconds() // per-second rates need what was looked at
 	merged.Comments = append(merged.Comments, "kubedyno: "+note)
-	if trouble != nil && share < 0.9 {
+	if trouble != nil && share < 0.9*c.o.Share {
 		w.Gap(record.Gap{Collector: c.Name(), Subject: t.Component, Reason: fmt.Sprintf("CPU profile of %s covers %.0f %%: %v", phase, share*100, trouble), Start: began, End: ended})
 	}
 	return c.store(w, t, phase, "cpu", first, last, merged, note)

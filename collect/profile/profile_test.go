@@ -211,6 +211,29 @@ func TestWindow(t *testing.T) {
 	}
 }
 
+// A share of a window is looked at evenly over it, from its start on.
+func TestShare(t *testing.T) {
+	c := New(Options{Slice: time.Second, Share: 0.4, Targets: []Target{{Component: "x", URL: component(t, nil).URL + "/debug/pprof"}}})
+	r, stop := start(t, c)
+	began := time.Now()
+	if err := c.Capture(t.Context(), "steady", 4); err != nil {
+		t.Error(err)
+	}
+	took := time.Since(began)
+	stop()
+	p := r.profiles["x/steady/cpu"] // slices from 0 and from 2.5 s on
+	if p == nil || p.DurationNanos != 2e9 || !strings.Contains(fmt.Sprint(p.Comments), "2.0 of 4.") {
+		t.Fatalf("%v", p)
+	}
+	if took < 3500*time.Millisecond || len(r.gaps) > 0 {
+		t.Errorf("took %v, gaps %s", took, r.reasons())
+	}
+	ref := r.refs[slices.IndexFunc(r.refs, func(r record.ProfileRef) bool { return r.Kind == "cpu" })]
+	if at := ref.End.Sub(began); at < 3*time.Second {
+		t.Errorf("the last slice ended after %v of 4 s", at)
+	}
+}
+
 // A window of unknown length ends with its phase, at once, with the whole
 // slices it has; so it does when the collection ends.
 func TestPhaseEnds(t *testing.T) {
