@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/kubedyno/kubedyno/analysis/nodes"
+	"github.com/kubedyno/kubedyno/analysis/overhead"
 	"github.com/kubedyno/kubedyno/record"
 )
 
@@ -149,20 +150,53 @@ func tableOf(rec *record.Recording, name string, in record.Window) (*textTable, 
 		}
 		return t, nil
 	case "collectors":
-		t := &textTable{header: []string{"COLLECTOR", "INTERVAL s", "SAMPLES", "CPU s", "NOTE"}}
-		for _, c := range m.Collectors {
-			cpu, interval := "–", "–" // a collector that shares its threads cannot tell its own
-			if c.CPUSeconds > 0 {
-				cpu = fmt.Sprintf("%.2f", c.CPUSeconds)
-			}
-			if c.IntervalSeconds > 0 {
-				interval = fmt.Sprintf("%.4g", c.IntervalSeconds)
-			}
-			t.add(c, c.Name, interval, fmt.Sprint(c.Samples), cpu, c.Note)
-		}
-		return t, nil
+		return collectorTable(rec)
 	}
 	return nil, fmt.Errorf("no table %q", name)
+}
+
+// collectorTable says what each collector cost.
+func collectorTable(rec *record.Recording) (*textTable, error) {
+	costs, err := overhead.Of(rec)
+	if err != nil {
+		return nil, err
+	}
+	t := &textTable{header: []string{"COLLECTOR", "INTERVAL s", "SAMPLES", "CPU s", "INSIDE s", "KiB", "NOTE"}}
+	inside := 0.0
+	for _, c := range costs.Costs {
+		interval, cpu, in, note := "–", "–", "–", c.Note
+		if c.IntervalSeconds > 0 {
+			interval = fmt.Sprintf("%.4g", c.IntervalSeconds)
+		}
+		switch {
+		case c.CPUSeconds == overhead.Unknown:
+		case c.Sampled:
+			cpu = fmt.Sprintf("~%.2f", c.CPUSeconds)
+		default:
+			cpu = fmt.Sprintf("%.2f", c.CPUSeconds)
+		}
+		if c.InsideSeconds != overhead.Unknown {
+			in = fmt.Sprintf("~%.2f", c.InsideSeconds)
+			inside += c.InsideSeconds
+			if c.Where != "" {
+				note = strings.Trim(note+"; inside: "+c.Where, "; ")
+			}
+		}
+		t.add(c, c.Collector, interval, fmt.Sprint(c.Samples), cpu, in, fmt.Sprintf("%.0f", float64(c.Bytes)/(1<<10)), note)
+	}
+	sum, ok := costs.Total()
+	switch {
+	case costs.RunSeconds <= 0 || len(costs.Costs) == 0:
+	case ok:
+		t.foot = append(t.foot, fmt.Sprintf("Observing took %.2f of the %.1f CPU-s of the run (%.1f %%): %.2f in kubedyno, about %.2f inside what it observed.",
+			sum, costs.RunSeconds, 100*sum/costs.RunSeconds, sum-inside, inside))
+	default:
+		t.foot = append(t.foot, fmt.Sprintf("Observing took at least %.2f of the %.1f CPU-s of the run: what it did inside is not assessed without sampled stacks.", sum, costs.RunSeconds))
+	}
+	if len(costs.Costs) > 0 {
+		t.foot = append(t.foot, "~ from sampled stacks, or by a share: see docs/collectors.md, Costs.")
+	}
+	return t, nil
 }
 
 func dash(s string) string {

@@ -1,0 +1,146 @@
+package overhead
+
+import (
+	"math"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/kubedyno/kubedyno/record"
+)
+
+var origin = time.Date(2026, 3, 4, 5, 6, 7, 0, time.UTC)
+
+const period = 0.01
+
+// made makes a recording of 20 s.
+func made(t *testing.T, collectors []record.Observer, fill func(w *record.Writer)) *record.Recording {
+	t.Helper()
+	dir := filepath.Join(t.TempDir(), "r")
+	w, err := record.Create(dir, record.Meta{Started: origin, Collectors: collectors})
+	if err != nil {
+		t.Fatal(err)
+	}
+	fill(w)
+	if err := w.Update(func(m *record.Meta) { m.Ended = origin.Add(20 * time.Second) }); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Finish(record.StatusComplete, ""); err != nil {
+		t.Fatal(err)
+	}
+	rec, err := record.Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { rec.Close() })
+	return rec
+}
+
+// sample writes n samples of one stack.
+func sample(w *record.Writer, id int64, component, frames string, n int) {
+	w.Stack(record.Stack{ID: id, Frames: frames})
+	for i := range n {
+		w.StackSample(record.StackSample{TimeMicros: origin.Add(time.Duration(i+1) * time.Millisecond).UnixMicro(), Component: component, PID: 1, Stack: id})
+	}
+}
+
+func costs(t *testing.T, rec *record.Recording) (map[string]Cost, *Table) {
+	t.Helper()
+	table, err := Of(rec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	by := map[string]Cost{}
+	for _, c := range table.Costs {
+		by[c.Collector] = c
+	}
+	return by, table
+}
+
+func near(a, b float64) bool { return math.Abs(a-b) < 1e-9 }
+
+func TestEachSampleHasOneOwner(t *testing.T) {
+	const me, lib = "github.com/kubedyno/kubedyno/", "k8s.io/apiserver/pkg/"
+	rec := made(t, []record.Observer{
+		{Name: "metrics", Samples: 7}, {Name: "objects", Samples: 300}, {Name: "lives", Samples: 100}, {Name: "logs"},
+		{Name: "stacks", IntervalSeconds: period, Samples: 5000, CPUSeconds: 0.25}, {Name: "requests"}, {Name: "profile"},
+		{Name: "process"}, {Name: "kubedyno", CPUSeconds: 2.5},
+	}, func(w *record.Writer) {
+		for i, s := range []struct {
+			component, frames string
+			n                 int
+		}{
+			{"kubedyno", "runtime.goexit;" + me + "collect.(*Group).run;" + me + "collect/metrics.(*scraper).scrape;" + me + "internal/tsdb.(*appender).Commit", 40},
+			{"kubedyno", me + "collect/objects.(*stream).follow;x", 3},
+			{"kubedyno", me + "collect/objects.(*Lives).Collect;" + me + "collect/objects.(*stream).follow", 5},
+			{"kubedyno", me + "collect/internal/tail.(*Follower).Run;" + me + "collect/logs.(*file).line", 2},
+			{"kubedyno", me + "record.(*Writer).flush;compress/gzip.x", 11},
+			{"kubedyno", "runtime.gcBgMarkWorker;runtime.gcDrain", 13},
+			{"kubedyno", "crypto/tls.(*Conn).Read", 17},
+			{"kubedyno", me + "collect/stacks.(*sampler).read", 1},
+			{"kube-apiserver", "net/http.(*conn).serve;github.com/prometheus/client_golang/prometheus/promhttp.HandlerForTransactional.func1;x", 20},
+			{"etcd", "github.com/prometheus/client_golang/prometheus/promhttp.HandlerFor.func1", 4},
+			{"kube-apiserver", lib + "endpoints/filters.WithAudit.func1;" + lib + "audit.LogRequestObject;encoding/json.Marshal", 6},
+			{"kube-apiserver", lib + "endpoints/filters.WithAudit.func1;" + lib + "registry/generic.Create", 1000},
+			{"kube-apiserver", lib + "endpoints/handlers.(*WatchServer).HandleHTTP;x", 80},
+			{"kube-apiserver", lib + "storage/cacher.(*cacheWatcher).process", 20},
+			{"kube-scheduler", "net/http/pprof.Profile;runtime/pprof.StopCPUProfile", 8},
+			{"", "do_exit_[k];bpf_prog_0123456789abcdef_kd_exit_[k]", 9},
+			{"", "do_exit_[k];bpf_prog_0123456789abcdef_someone_[k]", 99},
+		} {
+			sample(w, int64(i+1), s.component, s.frames, s.n)
+		}
+		for i, v := range []float64{0, 2000} {
+			w.AppendSample("apiserver_watch_events_total", map[string]string{"resource": "pods"}, origin.Add(time.Duration(i*10)*time.Second+time.Millisecond), v)
+		}
+	})
+	by, table := costs(t, rec)
+	for name, want := range map[string]struct{ own, inside float64 }{
+		"metrics": {.40, .24}, "objects": {.03, 300. / 2000}, "lives": {.05, 100. / 2000}, "logs": {.02, 0},
+		"stacks": {.25, .05}, "requests": {0, .06}, "profile": {0, .08}, "process": {0, .09},
+		Writer: {.11, 0}, Garbage: {.13, 0}, Rest: {.17, 0}, Whole: {2.5, Unknown},
+	} {
+		if c := by[name]; !near(c.CPUSeconds, want.own) || !near(c.InsideSeconds, want.inside) {
+			t.Errorf("%s: %.3f CPU-s of its own and %.3f inside, want %.3f and %.3f", name, c.CPUSeconds, c.InsideSeconds, want.own, want.inside)
+		}
+	}
+	if by["metrics"].Where != "kube-apiserver, etcd" {
+		t.Errorf("metrics cost inside %q", by["metrics"].Where)
+	}
+	if by["stacks"].Sampled || !by["metrics"].Sampled {
+		t.Error("what was counted is not told from what was sampled")
+	}
+	if sum, ok := table.Total(); !ok || !near(sum, 2.5+.24+.15+.05+.05+.06+.08+.09) {
+		t.Errorf("all of it: %v, %v", sum, ok)
+	}
+	if last := table.Costs[len(table.Costs)-1].Collector; last != Whole {
+		t.Errorf("last is %s", last)
+	}
+}
+
+func TestWithoutSamplesUnknown(t *testing.T) {
+	rec := made(t, []record.Observer{{Name: "metrics"}, {Name: "process", CPUSeconds: 0.5}, {Name: "kubedyno", CPUSeconds: 1}}, func(w *record.Writer) {
+		at := func(s int) int64 { return origin.Add(time.Duration(s) * time.Second).UnixMicro() }
+		for _, p := range []record.ProcessSample{
+			{TimeMicros: at(1), PID: 1, StartMicros: at(-5), Component: "etcd", UserSeconds: 10, SystemSeconds: 1},
+			{TimeMicros: at(9), PID: 1, StartMicros: at(-5), Component: "etcd", UserSeconds: 12, SystemSeconds: 2},
+			{TimeMicros: at(2), PID: 2, StartMicros: at(1), Component: "kubedyno", UserSeconds: 1},
+			{TimeMicros: at(9), PID: 3, StartMicros: at(1), UserSeconds: 100},
+		} {
+			w.Process(p)
+		}
+	})
+	by, table := costs(t, rec)
+	if by["metrics"].CPUSeconds != Unknown || by["metrics"].InsideSeconds != Unknown || by["process"].CPUSeconds != 0.5 {
+		t.Errorf("metrics %+v, process %+v", by["metrics"], by["process"])
+	}
+	if _, ok := table.Total(); ok {
+		t.Error("a sum with unknown parts is called known")
+	}
+	if !near(table.RunSeconds, 4) { // etcd's growth of 3 and all of a process born meanwhile
+		t.Errorf("the run used %v CPU-s", table.RunSeconds)
+	}
+	if by["process"].Bytes == 0 || by[Whole].Bytes <= by["process"].Bytes {
+		t.Errorf("bytes: process %d, all %d", by["process"].Bytes, by[Whole].Bytes)
+	}
+}
