@@ -135,7 +135,7 @@ func TestRealControlPlane(t *testing.T) {
 	phase := record.Phase{Name: "steady", Kind: record.PhaseSteady}
 	capture, end := context.WithCancel(ctx)
 	captured := make(chan error, 1)
-	if err := m.Now(ctx); err != nil {
+	if _, err := m.Now(ctx); err != nil {
 		t.Fatal(err)
 	}
 	phase.Start = time.Now()
@@ -165,7 +165,7 @@ func TestRealControlPlane(t *testing.T) {
 	if err := <-captured; err != nil {
 		t.Error(err)
 	}
-	if err := m.Now(ctx); err != nil {
+	if _, err := m.Now(ctx); err != nil {
 		t.Error(err)
 	}
 	phase.End = time.Now()

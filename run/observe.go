@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus/promhttp"
-	"github.com/prometheus/procfs"
 	"k8s.io/client-go/rest"
 
 	"github.com/kubedyno/kubedyno/cluster"
@@ -123,7 +122,9 @@ func (s *session) startCollectors(ctx context.Context) (asking, reading *collect
 			s.w.Gap(record.Gap{Collector: name, Reason: "left out by --observe minimal"})
 		}
 	} else {
-		po.Contention = level == experiment.LevelFull
+		if po.Contention = level == experiment.LevelFull; !po.Contention {
+			po.Share = profiledShare
+		}
 		s.metrics, s.profile = metrics.New(mo), profile.New(po)
 		s.stacks = stacks.New(stacks.Options{Components: co.Components})
 		reads = append(reads, logs.New(lo), requests.New(ro), s.stacks, blockio.New(blockio.Options{Component: s.process.ComponentOf, WithoutSyncs: level != experiment.LevelFull}))
@@ -141,6 +142,10 @@ func (s *session) startCollectors(ctx context.Context) (asking, reading *collect
 	}
 	return asking, reading, nil
 }
+
+// profiledShare is how much of a phase CPU profiles look at, where stacks are
+// sampled all the time: to take and merge them costs more than all sampling.
+const profiledShare = 0.25
 
 // appInstance tells one start of a user's process from the next, where that can
 // be known.
@@ -280,35 +285,20 @@ func fingerprint(dir string) record.Machine { return machine.Fingerprint(filepat
 func (s *session) tell(ctx context.Context) {
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
-	before := s.cpuSeconds()
-	then := time.Now()
+	before, then := s.process.Used()
+	own, plane := -1.0, -1.0
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
 		}
-		now, at := s.cpuSeconds(), time.Now()
-		st := State{ControlPlaneCores: -1, OwnCores: -1}
-		plane, own, known := 0.0, 0.0, false
-		for p, seconds := range now {
-			used := seconds - before[p]
-			if used < 0 {
-				used = 0
-			}
-			if p.own {
-				own += used
-			} else {
-				plane += used
-				known = true
-			}
-		}
-		dt := at.Sub(then).Seconds()
-		st.OwnCores = own / dt
-		if known {
-			st.ControlPlaneCores = plane / dt
+		now, at := s.process.Used()
+		if dt := at.Sub(then).Seconds(); dt > 0 && !then.IsZero() { // else the last ones still hold
+			own, plane = s.cores(before, now, dt)
 		}
 		before, then = now, at
+		st := State{OwnCores: own, ControlPlaneCores: plane}
 		s.mu.Lock()
 		of := s.of
 		st.Phase, st.Total = s.phase.Name, s.asked[of]
@@ -322,34 +312,29 @@ func (s *session) tell(ctx context.Context) {
 	}
 }
 
-// watched is a process whose CPU the live display shows.
-type watched struct {
-	pid int
-	own bool
-}
-
-// cpuSeconds reads what each process of the run has used so far.
-func (s *session) cpuSeconds() map[watched]float64 {
-	all := []watched{{os.Getpid(), true}}
+// cores is what our processes and the control plane's used between two scans;
+// -1 where there are none.
+func (s *session) cores(before, now map[int32]float64, seconds float64) (own, plane float64) {
+	used := func(pids []int) float64 {
+		sum, known := 0.0, false
+		for _, pid := range pids {
+			if v, ok := now[int32(pid)]; ok {
+				sum, known = sum+max(0, v-before[int32(pid)]), true
+			}
+		}
+		if !known {
+			return -1
+		}
+		return sum / seconds
+	}
+	var components []int
 	for _, c := range s.plane.Components {
 		if c.PID != 0 {
-			all = append(all, watched{c.PID, false})
+			components = append(components, c.PID)
 		}
 	}
 	s.mu.Lock()
-	for _, pid := range s.own {
-		all = append(all, watched{pid, true})
-	}
+	ours := append([]int{os.Getpid()}, s.own...)
 	s.mu.Unlock()
-	used := map[watched]float64{}
-	for _, w := range all {
-		p, err := procfs.NewProc(w.pid)
-		if err != nil {
-			continue
-		}
-		if st, err := p.Stat(); err == nil {
-			used[w] = st.CPUTime()
-		}
-	}
-	return used
+	return used(ours), used(components)
 }

@@ -17,7 +17,8 @@ import (
 func (s *session) perStep(ctx context.Context, p experiment.Step) error {
 	s.enter(p.Name, record.PhaseKind(p.Kind))
 	if s.metrics != nil {
-		if err := s.metrics.Now(ctx); err != nil {
+		// The end of the phase before has just been scraped.
+		if err := s.metrics.Refresh(ctx); err != nil {
 			return err
 		}
 	}

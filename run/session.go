@@ -283,10 +283,19 @@ func (s *session) close(ctx context.Context, scrape bool) error {
 	}
 	p.End = s.o.Now()
 	if s.metrics != nil && scrape {
-		s.metrics.Now(ctx)
+		// What does not answer any more is down, and no reason not to end. The
+		// samples belong to the phase, unless one is late because another scrape
+		// was under way.
+		if asked, err := s.metrics.Now(ctx); err == nil && asked.After(p.End) && asked.Sub(p.End) < edge {
+			p.End = asked
+		}
 	}
 	return s.w.Update(func(m *record.Meta) { m.Phases = append(m.Phases, p) })
 }
+
+// edge is how much longer a phase may be said to be for the samples at its end
+// to be in it.
+const edge = 100 * time.Millisecond
 
 func (s *session) phaseName() string {
 	s.mu.Lock()

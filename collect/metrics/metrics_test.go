@@ -132,7 +132,7 @@ func run(t *testing.T, c *Collector, out storage.AppendableV2, f func()) (*gaps,
 func now(t *testing.T, c *Collector) {
 	t.Helper()
 	for {
-		err := c.Now(t.Context())
+		_, err := c.Now(t.Context())
 		if !errors.Is(err, ErrNotRunning) {
 			if err != nil {
 				t.Error(err)
@@ -163,6 +163,7 @@ func TestNow(t *testing.T) {
 	}))
 	defer server.Close()
 	c := New(Options{Interval: time.Hour, Targets: []Target{{Component: "kube-apiserver", Instance: "i1", URL: server.URL}}})
+	c.fresh = 0
 	var m memory
 	g, err := run(t, c, &m, func() {
 		for n.Load() == 0 { // the first comes by itself
@@ -192,7 +193,7 @@ func TestNow(t *testing.T) {
 	if got := m.values(t, `scrape_series_added`); got != "1 2 0 0" {
 		t.Errorf("scrape_series_added: %s", got)
 	}
-	if err := c.Now(t.Context()); !errors.Is(err, ErrNotRunning) {
+	if _, err := c.Now(t.Context()); !errors.Is(err, ErrNotRunning) {
 		t.Errorf("after the end: %v", err)
 	}
 	if a := c.Account(); a.Samples != 7+4*5 || !strings.Contains(a.Note, "kube-apiserver: 4 scrapes") {
@@ -229,6 +230,7 @@ func TestFailures(t *testing.T) {
 		{Component: "refused", Instance: "r", URL: "http://127.0.0.1:1/metrics"},
 	}, Missing: []Missing{{"etcd", "its port is not reachable through the API server"}}})
 	var m memory
+	c.fresh = 0
 	g, err := run(t, c, &m, func() {
 		for n.Load() == 0 {
 			time.Sleep(time.Millisecond)

@@ -98,6 +98,13 @@ func (s *scraper) age() time.Duration {
 	return time.Since(s.ended)
 }
 
+// asked is the time of the last samples.
+func (s *scraper) asked() time.Time {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return timestamp.Time(s.last)
+}
+
 // size is that of the last answer, in bytes.
 func (s *scraper) size() int {
 	s.mu.Lock()

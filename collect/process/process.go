@@ -63,7 +63,14 @@ type Collector struct {
 	known map[int32]named
 	seq   int
 	acct  record.Observer
-	names atomic.Pointer[map[int32]string] // of the last scan: the components' processes
+	last  atomic.Pointer[scanned]
+}
+
+// scanned is what the last scan saw of the components' processes.
+type scanned struct {
+	at    time.Time
+	names map[int32]string
+	used  map[int32]float64
 }
 
 // New returns a collector that knows ourselves and the given components.
@@ -114,11 +121,22 @@ func (c *Collector) ComponentOf(pid int32) string {
 	if ok {
 		return n.component
 	}
-	names := c.names.Load()
-	if names == nil {
+	last := c.last.Load()
+	if last == nil {
 		return ""
 	}
-	return (*names)[pid]
+	return last.names[pid]
+}
+
+// Used is the CPU, in seconds, that each process of a component had used by the
+// last scan, and when that was; nil before the first. Callers must not change
+// it. It may be called from any goroutine.
+func (c *Collector) Used() (byPID map[int32]float64, at time.Time) {
+	last := c.last.Load()
+	if last == nil {
+		return nil, time.Time{}
+	}
+	return last.used, last.at
 }
 
 // Name implements collect.Collector.
@@ -142,9 +160,9 @@ func (c *Collector) Collect(ctx context.Context, w *record.Writer) error {
 	return c.collect(ctx, w, false, func(time.Time) error { return nil })
 }
 
-// collect scans each interval until ctx ends. It calls scanned after each one,
+// collect scans each interval until ctx ends. It calls after behind each one,
 // and ends with its error.
-func (c *Collector) collect(ctx context.Context, w sink, all bool, scanned func(time.Time) error) error {
+func (c *Collector) collect(ctx context.Context, w sink, all bool, after func(time.Time) error) error {
 	if runtime.GOOS != "linux" {
 		return collect.NotSupported("processes are read from /proc, which %s has not", runtime.GOOS)
 	}
@@ -203,7 +221,7 @@ func (c *Collector) collect(ctx context.Context, w sink, all bool, scanned func(
 			return err
 		}
 		if scan {
-			if err := scanned(now); err != nil {
+			if err := after(now); err != nil {
 				return err
 			}
 		}
@@ -248,13 +266,14 @@ func (c *Collector) once(s *scanner, t *tracker, scan, all, last bool) (cpu floa
 	if err = s.machine(now); err == nil {
 		err = s.scan(now, known, all || last)
 	}
-	names := map[int32]string{}
+	of := &scanned{now, map[int32]string{}, map[int32]float64{}}
 	for pid, p := range s.procs {
 		if p.component != "" {
-			names[pid] = p.component
+			of.names[pid] = p.component
+			of.used[pid] = p.last.UserSeconds + p.last.SystemSeconds
 		}
 	}
-	c.names.Store(&names)
+	c.last.Store(of)
 	// A named process that is gone gives its PID up.
 	c.mu.Lock()
 	for pid, n := range before {

@@ -139,7 +139,7 @@ what would fill them.`,
 			if out == "" {
 				out = "record-" + env.Now().UTC().Format("20060102T150405Z")
 			}
-			keepSmall()
+			defer keepSmall()()
 			bar := progress.New(env.Stderr, env.StderrTTY, env.Width, env.Now)
 			defer bar.Done()
 			bar.Note("recording to " + out)

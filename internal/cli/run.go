@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"runtime/debug"
 	"slices"
 	"strings"
@@ -182,17 +183,25 @@ func builtinNames() []string {
 	return names
 }
 
-// keepSmall bounds what collectors take of the machine that they measure: the
-// metrics' head lives long, and Go's default lets the heap grow to twice of it.
-func keepSmall() {
+// keepSmall bounds what collectors take of the machine that they measure, until
+// restore is called. The metrics' head lives long, and Go's default lets the heap
+// grow to twice of it. Collectors wake up a thousand times a second for a
+// moment each: on several processors each time would wake a thread that looks
+// for more work, which costs more than the work itself.
+func keepSmall() (restore func()) {
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(50)
 	}
+	if os.Getenv("GOMAXPROCS") != "" {
+		return func() {}
+	}
+	before := runtime.GOMAXPROCS(max(1, runtime.NumCPU()/8))
+	return func() { runtime.GOMAXPROCS(before) }
 }
 
 // performRun runs one experiment with live progress on stderr.
 func performRun(ctx context.Context, env *Env, f *runFlags, e *experiment.Experiment, sets []string, out, parent string) error {
-	keepSmall()
+	defer keepSmall()()
 	bar := progress.New(env.Stderr, env.StderrTTY, env.Width, env.Now)
 	defer bar.Done()
 	bar.Note(fmt.Sprintf("recording to %s", out))
