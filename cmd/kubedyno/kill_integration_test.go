@@ -4,9 +4,11 @@ import (
 	"bufio"
 	"bytes"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"io/fs"
+	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -136,6 +138,105 @@ func TestInterrupted(t *testing.T) {
 		t.Errorf("said:\n%s", r.said())
 	}
 	checkIncomplete(t, r.out)
+}
+
+// moments is how often TestKilledAtAnyMoment kills; -moments 20 takes some
+// three minutes.
+var moments = flag.Int("moments", 4, "how often a recording is killed at a random moment")
+
+// A recording that is killed, at whatever moment, has lost no more than its
+// last two seconds.
+func TestKilledAtAnyMoment(t *testing.T) {
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	env := append(os.Environ(), "KUBEDYNO_LAB="+labtest.Binary(t), "KUBEDYNO_STATE="+filepath.Join(dir, "labs"))
+	kubedyno := func(args ...string) *exec.Cmd {
+		cmd := exec.Command(exe, args...)
+		cmd.Args[0] = "kubedyno"
+		cmd.Env = env
+		return cmd
+	}
+	if out, err := kubedyno("lab", "up", "--nodes", "3").CombinedOutput(); err != nil {
+		t.Fatalf("lab up: %v\n%s", err, out)
+	}
+	t.Cleanup(func() {
+		if out, err := kubedyno("lab", "down").CombinedOutput(); err != nil {
+			t.Errorf("lab down: %v\n%s", err, out)
+		}
+	})
+	seed := time.Now().UnixNano()
+	t.Logf("seed %d", seed)
+	random := rand.New(rand.NewPCG(0, uint64(seed)))
+	for i := range *moments {
+		out := filepath.Join(dir, fmt.Sprint("r", i))
+		cmd := kubedyno("record", "--out", out)
+		var said bytes.Buffer
+		cmd.Stderr = &said
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		at := time.Duration(random.Int64N(int64(8 * time.Second)))
+		time.Sleep(at)
+		last := time.Now() // of what must be kept
+		ending := i%4 == 3 // every fourth is killed while it finishes
+		if ending {
+			if err := cmd.Process.Signal(os.Interrupt); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(time.Duration(random.Int64N(int64(time.Second))))
+		}
+		if err := cmd.Process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
+			t.Fatal(err)
+		}
+		_ = cmd.Wait() // killed
+		moment := fmt.Sprintf("after %v, finishing %v", at.Round(time.Millisecond), ending)
+		_, none := os.Stat(filepath.Join(out, "recording.json"))
+		began, kept, err := lastKept(out)
+		switch {
+		case none != nil && at < 4*time.Second: // it had not begun
+			t.Logf("%s: no recording yet", moment)
+		case err != nil:
+			t.Errorf("%s: %v\n%s", moment, err, said.String())
+		case last.Sub(began) < 3*time.Second: // collectors were still starting
+			t.Logf("%s: %.1f s of recording", moment, last.Sub(began).Seconds())
+		default:
+			for table, end := range kept {
+				lost := last.Sub(end)
+				t.Logf("%s: %s lost %.2f s", moment, table, lost.Seconds())
+				if lost > 2*time.Second {
+					t.Errorf("%s: the last row of %s is %.2f s before", moment, table, lost.Seconds())
+				}
+			}
+		}
+		if err := os.RemoveAll(out); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// lastKept opens a recording, and says when it began and of what time the last
+// row of each table is that gets rows all the time.
+func lastKept(dir string) (began time.Time, kept map[string]time.Time, err error) {
+	rec, err := record.Open(dir)
+	if err != nil {
+		return began, nil, err
+	}
+	defer rec.Close()
+	kept = map[string]time.Time{}
+	machine, err := rec.MachineSamples()
+	for _, s := range machine {
+		kept["machine"] = time.UnixMicro(s.TimeMicros)
+	}
+	processes, perr := rec.Processes()
+	for _, s := range processes {
+		if s.Component != "" && s.TimeMicros > kept["processes"].UnixMicro() {
+			kept["processes"] = time.UnixMicro(s.TimeMicros)
+		}
+	}
+	return rec.Meta().Started, kept, errors.Join(err, perr)
 }
 
 // theRun is a run of kubedyno as a process of its own.
