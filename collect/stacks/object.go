@@ -63,6 +63,7 @@ type object struct {
 	syms  symbols
 	cache map[uint64]string
 	kept  func() // frees the file's bytes
+	rest  func() // lets go of the pages that were read; they come again when asked for
 }
 
 // newObject reads an ELF file of 64 bits. Tables stay in data, which must live

@@ -22,8 +22,9 @@ import (
 )
 
 const (
-	// sweepInterval is how often what no living process uses is dropped.
-	sweepInterval = 30 * time.Second
+	// sweepInterval is how often what no living process uses is dropped, and the
+	// pages of files whose names were looked up.
+	sweepInterval = 10 * time.Second
 	// maxChains bounds the memory of which raw call chain is which stack.
 	maxChains = 1 << 16
 	// maxObject is the largest file whose symbols are read.
@@ -475,6 +476,7 @@ func (s *sampler) open(pid int32, f *file) *object {
 			continue
 		}
 		o.kept = func() { _ = unix.Munmap(data) }
+		o.rest = func() { _ = unix.Madvise(data, unix.MADV_DONTNEED) }
 		return o
 	}
 	return nil
@@ -509,7 +511,8 @@ func mapFile(name string, id fileID) ([]byte, error) {
 	return unix.Mmap(int(f.Fd()), 0, int(st.Size), unix.PROT_READ, unix.MAP_SHARED)
 }
 
-// sweep drops what no living process uses. Records that were lost may have
+// sweep drops what no living process uses, and lets go of the pages of files
+// that were read: symbols of a control plane are a hundred megabytes. Records that were lost may have
 // been of ends, so processes are looked for.
 func (s *sampler) sweep() {
 	for _, f := range s.files {
@@ -528,6 +531,9 @@ func (s *sampler) sweep() {
 	}
 	for k, f := range s.files {
 		if f.used {
+			if f.object != nil {
+				f.object.rest()
+			}
 			continue
 		}
 		delete(s.files, k)

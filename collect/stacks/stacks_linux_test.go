@@ -714,3 +714,57 @@ type nothing struct{}
 func (nothing) StackSample(record.StackSample) {}
 func (nothing) Stack(record.Stack)             {}
 func (nothing) Gap(record.Gap)                 {}
+
+// The pages of a file that were read for its names go with the next sweep, and
+// its names are found all the same.
+func TestSweepLetsGoOfPages(t *testing.T) {
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := newSampler(&tables{})
+	f := &file{path: exe, tried: true}
+	if f.object = s.open(int32(os.Getpid()), f); f.object == nil {
+		t.Fatal("the test's own binary cannot be opened")
+	}
+	s.files[fileKey{path: exe}] = f
+	s.procs[int32(os.Getpid())] = &proc{space: &space{mappings: []mapping{{file: f}}}}
+	defer s.close()
+	held := func() (kB int) {
+		data, err := os.ReadFile("/proc/self/smaps")
+		if err != nil {
+			t.Fatal(err)
+		}
+		ours := false
+		for line := range strings.Lines(string(data)) {
+			if fields := strings.Fields(line); len(fields) > 5 {
+				ours = fields[1] == "r--s" && fields[5] == exe
+			} else if ours && fields[0] == "Rss:" {
+				n, err := strconv.Atoi(fields[1])
+				if err != nil {
+					t.Fatal(err)
+				}
+				kB += n
+			}
+		}
+		return kB
+	}
+	pc, _, _, _ := runtime.Caller(0)
+	before := f.object.frames(uint64(pc))
+	read := held()
+	if !strings.Contains(before, "TestSweepLetsGoOfPages") || read == 0 {
+		t.Fatalf("%q, %d kB held", before, read)
+	}
+	n := read
+	for i := 0; i < 5 && n > read/10; i++ { // the kernel now and then leaves some of them
+		s.sweep()
+		n = held()
+	}
+	if n > read/10 {
+		t.Errorf("%d of %d kB held after five sweeps", n, read)
+	}
+	clear(f.object.cache)
+	if after := f.object.frames(uint64(pc)); after != before {
+		t.Errorf("after the sweep %q, before %q", after, before)
+	}
+}
