@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/kubedyno/kubedyno/experiment"
@@ -55,7 +56,8 @@ const (
 	progressEvery = 250 * time.Millisecond
 	// maxLine is far above any command.
 	maxLine = 4 << 20
-	// flushWithin bounds how long the process outlives its input.
+	// flushWithin bounds how long the process outlives its input while nobody
+	// reads what it still has to say.
 	flushWithin = 500 * time.Millisecond
 )
 
@@ -246,13 +248,26 @@ type outbox struct {
 	wake   chan struct{} // holds one
 	closed bool
 	done   chan struct{}
+	wrote  atomic.Int64 // bytes that were read, or are in the pipe
+}
+
+// counted counts what goes through.
+type counted struct {
+	io.Writer
+	n *atomic.Int64
+}
+
+func (c counted) Write(p []byte) (int, error) {
+	n, err := c.Writer.Write(p)
+	c.n.Add(int64(n))
+	return n, err
 }
 
 func newOutbox(w io.Writer, failed context.CancelCauseFunc) *outbox {
 	o := &outbox{wake: make(chan struct{}, 1), done: make(chan struct{})}
 	go func() {
 		defer close(o.done)
-		buf := bufio.NewWriter(w)
+		buf := bufio.NewWriter(counted{w, &o.wrote})
 		enc := json.NewEncoder(buf)
 		for range o.wake {
 			for {
@@ -310,8 +325,16 @@ func (o *outbox) close() {
 	o.closed = true
 	o.mu.Unlock()
 	o.signal()
-	select {
-	case <-o.done:
-	case <-time.After(flushWithin):
+	for before := int64(-1); ; {
+		select {
+		case <-o.done:
+			return
+		case <-time.After(flushWithin):
+		}
+		now := o.wrote.Load()
+		if now == before {
+			return
+		}
+		before = now
 	}
 }
