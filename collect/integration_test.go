@@ -8,17 +8,14 @@ import (
 	"io"
 	"net/http"
 	"os"
-	"os/signal"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
 	"github.com/kubedyno/kubedyno/cluster"
 	"github.com/kubedyno/kubedyno/cluster/lab"
 	"github.com/kubedyno/kubedyno/cluster/lab/labtest"
-	"github.com/kubedyno/kubedyno/cluster/proc"
 	"github.com/kubedyno/kubedyno/collect"
 	"github.com/kubedyno/kubedyno/collect/logs"
 	"github.com/kubedyno/kubedyno/collect/metrics"
@@ -32,22 +29,10 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
-	defer stop()
-	var err error
-	switch filepath.Base(os.Args[0]) {
-	case lab.KeeperName:
-		err = lab.KeeperMain(ctx, os.Stdin, os.Stdout, os.Stderr)
-	case proc.EnterName:
-		err = proc.EnterMain(os.Args[1:])
-	default:
-		stop()
-		goleak.VerifyTestMain(m)
+	if code, ok := labtest.Play(os.Args, os.Stdin, os.Stdout, os.Stderr, nil); ok {
+		os.Exit(code)
 	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
+	goleak.VerifyTestMain(m)
 }
 
 func client(t *testing.T, cp *cluster.ControlPlane) *http.Client {

@@ -44,9 +44,10 @@ func browser(t *testing.T) context.Context {
 	if path == "" {
 		t.Fatal("the report page is tested in Chromium, which is not here: run `apt-get update && apt-get install -y chromium`")
 	}
+	dir := t.TempDir()
 	alloc, stop := chromedp.NewExecAllocator(context.Background(),
 		chromedp.ExecPath(path), chromedp.Headless, chromedp.NoSandbox, chromedp.NoFirstRun, chromedp.DisableGPU,
-		chromedp.UserDataDir(t.TempDir()),
+		chromedp.UserDataDir(dir), chromedp.Env("TMPDIR="+dir), // it forgets files of its own there
 		chromedp.Flag("disable-background-networking", true), chromedp.Flag("disable-component-update", true),
 		chromedp.Flag("disable-sync", true), chromedp.Flag("hide-scrollbars", true))
 	ctx, cancel := chromedp.NewContext(alloc)

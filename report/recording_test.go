@@ -2,51 +2,39 @@ package report
 
 import (
 	"bytes"
-	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/kubedyno/kubedyno/compare"
 	"github.com/kubedyno/kubedyno/diagnose"
 	"github.com/kubedyno/kubedyno/record"
+	"github.com/kubedyno/kubedyno/record/recordtest"
 )
 
 // recorded writes a scenario to disk and opens it.
 func recorded(t *testing.T, i int) *record.Recording {
 	t.Helper()
 	in := synthRows(i)
-	dir := filepath.Join(t.TempDir(), "r")
-	w, err := record.Create(dir, in.meta)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, p := range in.pods {
-		w.Pod(p)
-	}
-	for _, p := range in.processes {
-		w.Process(p)
-	}
-	for _, m := range in.machine {
-		w.Machine(m)
-	}
-	for _, p := range in.profiles {
-		var b bytes.Buffer
-		if err := p.data.Write(&b); err != nil {
-			t.Fatal(err)
+	return recordtest.Make(t, in.meta, func(w *record.Writer) {
+		for _, p := range in.pods {
+			w.Pod(p)
 		}
-		if err := w.Profile(p.ref, b.Bytes()); err != nil {
-			t.Fatal(err)
+		for _, p := range in.processes {
+			w.Process(p)
 		}
-	}
-	if err := w.Finish(record.StatusComplete, ""); err != nil {
-		t.Fatal(err)
-	}
-	r, err := record.Open(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { r.Close() })
-	return r
+		for _, m := range in.machine {
+			w.Machine(m)
+		}
+		for _, p := range in.profiles {
+			var b bytes.Buffer
+			if err := p.data.Write(&b); err != nil {
+				t.Fatal(err)
+			}
+			if err := w.Profile(p.ref, b.Bytes()); err != nil {
+				t.Fatal(err)
+			}
+		}
+	})
 }
 
 // TestRender goes the whole way: files on disk, to a page in a browser.

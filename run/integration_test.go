@@ -12,34 +12,20 @@ import (
 
 	"github.com/kubedyno/kubedyno/cluster/lab"
 	"github.com/kubedyno/kubedyno/cluster/lab/labtest"
-	"github.com/kubedyno/kubedyno/cluster/proc"
 	"github.com/kubedyno/kubedyno/experiment"
 	"github.com/kubedyno/kubedyno/hollow"
 	"github.com/kubedyno/kubedyno/load"
 	"github.com/kubedyno/kubedyno/record"
+	"github.com/kubedyno/kubedyno/record/recordtest"
 	"github.com/kubedyno/kubedyno/run"
 )
 
 // The test binary is also the helpers that a run executes.
 func TestMain(m *testing.M) {
-	ctx := context.Background()
-	var err error
-	switch filepath.Base(os.Args[0]) {
-	case lab.KeeperName:
-		err = lab.KeeperMain(ctx, os.Stdin, os.Stdout, os.Stderr)
-	case hollow.UserAgent:
-		err = hollow.ProcessMain(ctx, os.Stdin, os.Stdout, os.Stderr)
-	case load.ProcessName:
-		err = load.ProcessMain(ctx, os.Stdin, os.Stdout, os.Stderr)
-	case proc.EnterName:
-		err = proc.EnterMain(os.Args[1:])
-	default:
-		os.Exit(m.Run())
+	if code, ok := labtest.Play(os.Args, os.Stdin, os.Stdout, os.Stderr, map[string]labtest.Role{hollow.UserAgent: hollow.ProcessMain, load.ProcessName: load.ProcessMain}); ok {
+		os.Exit(code)
 	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
+	os.Exit(m.Run())
 }
 
 // watcher fails the test on nothing; it only has to be safe to call.
@@ -90,11 +76,7 @@ func TestRunEveryAction(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	rec, err := record.Open(out)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer rec.Close()
+	rec := recordtest.Open(t, out)
 	m := rec.Meta()
 	if m.Status != record.StatusComplete {
 		t.Errorf("status %s", m.Status)

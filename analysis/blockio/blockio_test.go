@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/kubedyno/kubedyno/record"
+	"github.com/kubedyno/kubedyno/record/recordtest"
 	"pgregory.net/rapid"
 )
 
@@ -165,26 +166,15 @@ func TestEtcdQuantiles(t *testing.T) {
 }
 
 func TestEtcdOwnOfARecording(t *testing.T) {
-	dir := t.TempDir() + "/r"
-	w, err := record.Create(dir, record.Meta{Started: epoch})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for i, n := range []float64{10, 30} {
-		at := epoch.Add(time.Duration(i*10) * time.Second)
-		for le, share := range map[string]float64{"0.001": 0.5, "0.002": 1, "+Inf": 1} {
-			w.AppendSample(WALSync+"_bucket", map[string]string{"component": "etcd", "instance": "a", "le": le}, at, n*share)
+	rec := recordtest.Make(t, record.Meta{Started: epoch}, func(w *record.Writer) {
+		for i, n := range []float64{10, 30} {
+			at := epoch.Add(time.Duration(i*10) * time.Second)
+			for le, share := range map[string]float64{"0.001": 0.5, "0.002": 1, "+Inf": 1} {
+				w.AppendSample(WALSync+"_bucket", map[string]string{"component": "etcd", "instance": "a", "le": le}, at, n*share)
+			}
+			w.AppendSample(WALSync+"_sum", map[string]string{"component": "etcd", "instance": "a"}, at, n*0.001)
 		}
-		w.AppendSample(WALSync+"_sum", map[string]string{"component": "etcd", "instance": "a"}, at, n*0.001)
-	}
-	if err := w.Finish(record.StatusComplete, ""); err != nil {
-		t.Fatal(err)
-	}
-	rec, err := record.Open(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer rec.Close()
+	})
 	got, err := EtcdOwn(rec, record.Window{Start: epoch, End: epoch.Add(time.Minute)})
 	if err != nil || len(got) != 1 {
 		t.Fatalf("%+v, %v", got, err)

@@ -18,6 +18,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/kubedyno/kubedyno/record"
+	"github.com/kubedyno/kubedyno/record/recordtest"
 )
 
 // origin is when the test's runs start.
@@ -30,25 +31,11 @@ func after(seconds float64) time.Time {
 // made makes a recording of 20 s with a phase "load" from 10 s to 20 s.
 func made(t testing.TB, fill func(w *record.Writer)) *record.Recording {
 	t.Helper()
-	dir := filepath.Join(t.TempDir(), "r")
-	w, err := record.Create(dir, record.Meta{
+	return recordtest.Make(t, record.Meta{
 		Started: origin, Ended: after(20),
 		Phases:     []record.Phase{{Name: "load", Kind: record.PhaseSteady, Start: after(10), End: after(20)}},
 		Collectors: []record.Observer{{Name: "stacks", IntervalSeconds: 0.01}},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	fill(w)
-	if err := w.Finish(record.StatusComplete, ""); err != nil {
-		t.Fatal(err)
-	}
-	rec, err := record.Open(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { rec.Close() })
-	return rec
+	}, fill)
 }
 
 // profileOf makes a profile of stacks, outermost first, with their values.

@@ -16,6 +16,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/kubedyno/kubedyno/record"
+	"github.com/kubedyno/kubedyno/record/recordtest"
 )
 
 var update = flag.Bool("update", false, "rewrite the expectations")
@@ -26,32 +27,11 @@ var started = time.Date(2026, 11, 21, 9, 10, 10, 0, time.UTC)
 // recording writes logs into a recording and opens it.
 func recording(t testing.TB, logs map[string]string) *record.Recording {
 	t.Helper()
-	dir := filepath.Join(t.TempDir(), "r")
-	w, err := record.Create(dir, record.Meta{Name: "test", Started: started})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for name, text := range logs {
-		f, err := w.LogFile(name)
-		if err != nil {
-			t.Fatal(err)
+	return recordtest.Make(t, record.Meta{Name: "test", Started: started}, func(w *record.Writer) {
+		for name, text := range logs {
+			recordtest.Log(t, w, name, text)
 		}
-		if _, err := io.WriteString(f, text); err != nil {
-			t.Fatal(err)
-		}
-		if err := f.Close(); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := w.Finish(record.StatusComplete, ""); err != nil {
-		t.Fatal(err)
-	}
-	rec, err := record.Open(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { rec.Close() })
-	return rec
+	})
 }
 
 func describe(a *Analysis) string {

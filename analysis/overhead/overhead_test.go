@@ -2,11 +2,11 @@ package overhead
 
 import (
 	"math"
-	"path/filepath"
 	"testing"
 	"time"
 
 	"github.com/kubedyno/kubedyno/record"
+	"github.com/kubedyno/kubedyno/record/recordtest"
 )
 
 var origin = time.Date(2026, 3, 4, 5, 6, 7, 0, time.UTC)
@@ -16,24 +16,7 @@ const period = 0.01
 // made makes a recording of 20 s.
 func made(t *testing.T, collectors []record.Observer, fill func(w *record.Writer)) *record.Recording {
 	t.Helper()
-	dir := filepath.Join(t.TempDir(), "r")
-	w, err := record.Create(dir, record.Meta{Started: origin, Collectors: collectors})
-	if err != nil {
-		t.Fatal(err)
-	}
-	fill(w)
-	if err := w.Update(func(m *record.Meta) { m.Ended = origin.Add(20 * time.Second) }); err != nil {
-		t.Fatal(err)
-	}
-	if err := w.Finish(record.StatusComplete, ""); err != nil {
-		t.Fatal(err)
-	}
-	rec, err := record.Open(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { rec.Close() })
-	return rec
+	return recordtest.Make(t, record.Meta{Started: origin, Ended: origin.Add(20 * time.Second), Collectors: collectors}, fill)
 }
 
 // sample writes n samples of one stack.

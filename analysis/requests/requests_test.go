@@ -22,6 +22,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/kubedyno/kubedyno/record"
+	"github.com/kubedyno/kubedyno/record/recordtest"
 )
 
 func TestAgent(t *testing.T) {
@@ -340,24 +341,9 @@ func TestMetrics(t *testing.T) {
 }
 
 func TestTraces(t *testing.T) {
-	dir := filepath.Join(t.TempDir(), "r")
-	w, err := record.Create(dir, record.Meta{Name: "x", Started: time.Date(2026, 11, 21, 9, 10, 0, 0, time.UTC)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	f, err := w.LogFile("kube-apiserver")
-	if err != nil {
-		t.Fatal(err)
-	}
-	fmt.Fprint(f, "I1121 09:10:20.500000    1983 trace.go:236] Trace[12]: \"Create\" accept:application/json, */*,audit-id:x,client:127.0.0.1,api-group:,api-version:v1,name:,subresource:,namespace:n,protocol:HTTP/2.0,resource:pods,scope:resource,url:/api/v1/namespaces/n/pods,user-agent:a/v1 (linux/amd64) k/x,verb:POST (21-Nov-2026 09:10:19.688) (total time: 812ms):\nTrace[12]: [\"Create etcd3\" key:/pods/n/p 500ms (09:10:19.700)\nTrace[12]:  ---\"Txn call succeeded\" 490ms (09:10:20.190)]\nTrace[12]: [812.1ms] [812.1ms] END\nI1121 09:10:21.000000 1 a.go:1] x\n")
-	if err := errors.Join(f.Close(), w.Finish(record.StatusComplete, "")); err != nil {
-		t.Fatal(err)
-	}
-	rec, err := record.Open(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer rec.Close()
+	rec := recordtest.Make(t, record.Meta{Name: "x", Started: time.Date(2026, 11, 21, 9, 10, 0, 0, time.UTC)}, func(w *record.Writer) {
+		recordtest.Log(t, w, "kube-apiserver", "I1121 09:10:20.500000    1983 trace.go:236] Trace[12]: \"Create\" accept:application/json, */*,audit-id:x,client:127.0.0.1,api-group:,api-version:v1,name:,subresource:,namespace:n,protocol:HTTP/2.0,resource:pods,scope:resource,url:/api/v1/namespaces/n/pods,user-agent:a/v1 (linux/amd64) k/x,verb:POST (21-Nov-2026 09:10:19.688) (total time: 812ms):\nTrace[12]: [\"Create etcd3\" key:/pods/n/p 500ms (09:10:19.700)\nTrace[12]:  ---\"Txn call succeeded\" 490ms (09:10:20.190)]\nTrace[12]: [812.1ms] [812.1ms] END\nI1121 09:10:21.000000 1 a.go:1] x\n")
+	})
 	var got []record.Request
 	if err := EachTrace(rec, func(r *record.Request) error { got = append(got, *r); return nil }); err != nil {
 		t.Fatal(err)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/kubedyno/kubedyno/collect/process"
 	"github.com/kubedyno/kubedyno/record"
+	"github.com/kubedyno/kubedyno/record/recordtest"
 )
 
 // burns is set in the copies of this test binary that use CPU and end.
@@ -67,11 +68,7 @@ func TestLive(t *testing.T) {
 	if err := w.Finish(record.StatusComplete, ""); err != nil {
 		t.Fatal(err)
 	}
-	rec, err := record.Open(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer rec.Close()
+	rec := recordtest.Open(t, dir)
 	if _, err := rec.Exits(); errors.Is(err, record.ErrMissing) {
 		t.Skipf("the kernel does not tell of ends of processes here: %v", err)
 	}

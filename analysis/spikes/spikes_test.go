@@ -5,12 +5,12 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
-	"path/filepath"
 	"slices"
 	"testing"
 	"time"
 
 	"github.com/kubedyno/kubedyno/record"
+	"github.com/kubedyno/kubedyno/record/recordtest"
 )
 
 var begin = time.Date(2026, 1, 2, 15, 4, 5, 0, time.UTC)
@@ -20,21 +20,7 @@ func micros(seconds float64) int64 { return begin.Add(time.Duration(seconds * 1e
 // made writes a recording and opens it.
 func made(t *testing.T, write func(w *record.Writer)) *record.Recording {
 	t.Helper()
-	dir := filepath.Join(t.TempDir(), "r")
-	w, err := record.Create(dir, record.Meta{Name: "x", Started: begin})
-	if err != nil {
-		t.Fatal(err)
-	}
-	write(w)
-	if err := w.Finish(record.StatusComplete, ""); err != nil {
-		t.Fatal(err)
-	}
-	rec, err := record.Open(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { rec.Close() })
-	return rec
+	return recordtest.Make(t, record.Meta{Name: "x", Started: begin}, write)
 }
 
 // applied is a machine of 300 s on which kubectl apply takes 300 ms every 5 s
@@ -239,31 +225,20 @@ func FuzzNormal(f *testing.F) {
 
 func BenchmarkFind(b *testing.B) {
 	// Half an hour, 60 busy processes.
-	dir := filepath.Join(b.TempDir(), "r")
-	w, err := record.Create(dir, record.Meta{Name: "x", Started: begin})
-	if err != nil {
-		b.Fatal(err)
-	}
-	r := rand.New(rand.NewPCG(1, 2))
-	cpu := make([]float64, 60)
-	var machine float64
-	for i := range 1800 {
-		for p := range cpu {
-			x := 0.02 * r.Float64()
-			cpu[p] += x
-			machine += x
-			w.Process(record.ProcessSample{TimeMicros: micros(float64(i)), PID: int32(p), Command: fmt.Sprint("p", p), StartMicros: micros(-1), UserSeconds: cpu[p]})
+	rec := recordtest.Make(b, record.Meta{Name: "x", Started: begin}, func(w *record.Writer) {
+		r := rand.New(rand.NewPCG(1, 2))
+		cpu := make([]float64, 60)
+		var machine float64
+		for i := range 1800 {
+			for p := range cpu {
+				x := 0.02 * r.Float64()
+				cpu[p] += x
+				machine += x
+				w.Process(record.ProcessSample{TimeMicros: micros(float64(i)), PID: int32(p), Command: fmt.Sprint("p", p), StartMicros: micros(-1), UserSeconds: cpu[p]})
+			}
+			w.Machine(record.MachineSample{TimeMicros: micros(float64(i)), User: machine})
 		}
-		w.Machine(record.MachineSample{TimeMicros: micros(float64(i)), User: machine})
-	}
-	if err := w.Finish(record.StatusComplete, ""); err != nil {
-		b.Fatal(err)
-	}
-	rec, err := record.Open(dir)
-	if err != nil {
-		b.Fatal(err)
-	}
-	defer rec.Close()
+	})
 	for b.Loop() {
 		if _, err := Find(rec, Options{Window: record.Window{Start: begin, End: begin.Add(time.Hour)}}); err != nil {
 			b.Fatal(err)

@@ -8,7 +8,6 @@ import (
 	"go/parser"
 	"go/token"
 	"os"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
@@ -19,6 +18,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/kubedyno/kubedyno/record"
+	"github.com/kubedyno/kubedyno/record/recordtest"
 )
 
 var update = flag.Bool("update", false, "rewrite what is generated from the thresholds")
@@ -27,22 +27,8 @@ var begin = time.Date(2026, 1, 2, 15, 4, 5, 0, time.UTC)
 
 func made(t *testing.T, meta record.Meta, write func(w *record.Writer)) *record.Recording {
 	t.Helper()
-	dir := filepath.Join(t.TempDir(), "r")
 	meta.Name, meta.Started = "x", begin
-	w, err := record.Create(dir, meta)
-	if err != nil {
-		t.Fatal(err)
-	}
-	write(w)
-	if err := w.Finish(record.StatusComplete, ""); err != nil {
-		t.Fatal(err)
-	}
-	rec, err := record.Open(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { rec.Close() })
-	return rec
+	return recordtest.Make(t, meta, write)
 }
 
 func phases() []record.Phase {

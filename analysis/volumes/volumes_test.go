@@ -3,13 +3,13 @@ package volumes
 import (
 	"errors"
 	"fmt"
-	"path/filepath"
 	"reflect"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/kubedyno/kubedyno/record"
+	"github.com/kubedyno/kubedyno/record/recordtest"
 	"pgregory.net/rapid"
 )
 
@@ -158,21 +158,10 @@ func TestAnyRows(t *testing.T) {
 
 // A recording whose claims nobody could watch has none to tell of.
 func TestMissing(t *testing.T) {
-	dir := filepath.Join(t.TempDir(), "r")
-	w, err := record.Create(dir, record.Meta{Name: "r", Started: time.Now()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	w.Observes(record.TableObjects)
-	w.Gap(record.Gap{Collector: "lives", Subject: "persistentvolumeclaims", Reason: "grant list and watch on persistentvolumeclaims"})
-	if err := w.Finish(record.StatusComplete, ""); err != nil {
-		t.Fatal(err)
-	}
-	rec, err := record.Open(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer rec.Close()
+	rec := recordtest.Make(t, record.Meta{Name: "r", Started: time.Now()}, func(w *record.Writer) {
+		w.Observes(record.TableObjects)
+		w.Gap(record.Gap{Collector: "lives", Subject: "persistentvolumeclaims", Reason: "grant list and watch on persistentvolumeclaims"})
+	})
 	if _, err := Of(rec); !errors.Is(err, record.ErrMissing) || !strings.Contains(err.Error(), "grant list") {
 		t.Errorf("%v", err)
 	}

@@ -14,7 +14,6 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
-	"os/signal"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -39,25 +38,15 @@ import (
 // The test binary plays kubedyno's parts: the keeper, the helper that joins
 // cgroups, simulated nodes, and a command that owns a lab.
 func TestMain(m *testing.M) {
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
-	defer stop()
-	var err error
-	switch filepath.Base(os.Args[0]) {
-	case lab.KeeperName:
-		err = lab.KeeperMainWith(ctx, os.Stdin, os.Stdout, os.Stderr, portsForTest())
-	case proc.EnterName:
-		err = proc.EnterMain(os.Args[1:])
-	case lab.Hollow:
-		err = hollowMain(ctx)
-	case "owner":
-		err = ownerMain(ctx)
-	default:
-		os.Exit(m.Run())
+	if code, ok := labtest.Play(os.Args, os.Stdin, os.Stdout, os.Stderr, map[string]labtest.Role{lab.KeeperName: keeperMain, lab.Hollow: hollowMain, "owner": ownerMain}); ok {
+		os.Exit(code)
 	}
-	if err != nil {
-		fmt.Fprintf(os.Stderr, "%s: %v\n", filepath.Base(os.Args[0]), err)
-		os.Exit(1)
-	}
+	os.Exit(m.Run())
+}
+
+// keeperMain is a keeper with portsForTest.
+func keeperMain(ctx context.Context, stdin io.Reader, stdout, stderr io.Writer) error {
+	return lab.KeeperMainWith(ctx, stdin, stdout, stderr, portsForTest())
 }
 
 // portsForTest chooses $TAKEN_PORT first for $TAKEN_NAME, as if somebody had
@@ -75,27 +64,27 @@ func portsForTest() func([]string) (map[string]int, error) {
 }
 
 // hollowMain is the protocol of simulated nodes and nothing else.
-func hollowMain(ctx context.Context) error {
+func hollowMain(ctx context.Context, stdin io.Reader, stdout, _ io.Writer) error {
 	var config struct{ Say, Die string }
-	if err := json.NewDecoder(os.Stdin).Decode(&config); err != nil {
+	if err := json.NewDecoder(stdin).Decode(&config); err != nil {
 		return err
 	}
 	if config.Die != "" {
 		return errors.New(config.Die)
 	}
-	fmt.Println(`{"event":"listening","metricsURL":"http://127.0.0.1:1/metrics"}`)
-	fmt.Printf("{\"event\":\"said\",\"what\":%q}\n", config.Say)
+	fmt.Fprintln(stdout, `{"event":"listening","metricsURL":"http://127.0.0.1:1/metrics"}`)
+	fmt.Fprintf(stdout, "{\"event\":\"said\",\"what\":%q}\n", config.Say)
 	<-ctx.Done()
 	return nil
 }
 
 // ownerMain starts a lab and waits to be killed.
-func ownerMain(ctx context.Context) error {
+func ownerMain(ctx context.Context, _ io.Reader, stdout, _ io.Writer) error {
 	l, err := lab.Start(ctx, lab.Config{Name: os.Getenv("NAME"), Lab: os.Getenv("LAB"), StateRoot: os.Getenv("ROOT")})
 	if err != nil {
 		return err
 	}
-	fmt.Println("ready", l.KeeperPID())
+	fmt.Fprintln(stdout, "ready", l.KeeperPID())
 	time.Sleep(time.Hour)
 	return nil
 }

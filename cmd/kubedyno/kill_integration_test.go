@@ -178,10 +178,11 @@ func TestKilledAtAnyMoment(t *testing.T) {
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)
 		}
-		at := time.Duration(random.Int64N(int64(8 * time.Second)))
+		// One in each quarter, so that some are late enough to have lost anything.
+		at := time.Duration(i%4)*2*time.Second + time.Duration(random.Int64N(int64(2*time.Second)))
 		time.Sleep(at)
 		last := time.Now() // of what must be kept
-		ending := i%4 == 3 // every fourth is killed while it finishes
+		ending := i%3 == 2 // every third is killed while it finishes
 		if ending {
 			if err := cmd.Process.Signal(os.Interrupt); err != nil {
 				t.Fatal(err)

@@ -9,6 +9,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/kubedyno/kubedyno/record"
+	"github.com/kubedyno/kubedyno/record/recordtest"
 )
 
 // A native histogram is kept beside its classic buckets, where it is offered
@@ -36,11 +37,7 @@ func TestNativeHistograms(t *testing.T) {
 	if err := w.Finish(record.StatusComplete, ""); err != nil {
 		t.Fatal(err)
 	}
-	rec, err := record.Open(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer rec.Close()
+	rec := recordtest.Open(t, dir)
 	value := func(expr string) float64 {
 		v, err := rec.Query(expr, at)
 		if err != nil || len(v) != 1 || len(v[0].Points) != 1 {

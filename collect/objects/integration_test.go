@@ -3,20 +3,17 @@ package objects
 import (
 	"context"
 	"errors"
-	"fmt"
 	"os"
-	"os/signal"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
 	"github.com/kubedyno/kubedyno/cluster/lab"
 	"github.com/kubedyno/kubedyno/cluster/lab/labtest"
-	"github.com/kubedyno/kubedyno/cluster/proc"
 	"github.com/kubedyno/kubedyno/collect"
 	"github.com/kubedyno/kubedyno/record"
+	"github.com/kubedyno/kubedyno/record/recordtest"
 	"go.uber.org/goleak"
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
@@ -30,22 +27,10 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
-	defer stop()
-	var err error
-	switch filepath.Base(os.Args[0]) {
-	case lab.KeeperName:
-		err = lab.KeeperMain(ctx, os.Stdin, os.Stdout, os.Stderr)
-	case proc.EnterName:
-		err = proc.EnterMain(os.Args[1:])
-	default:
-		stop()
-		goleak.VerifyTestMain(m)
+	if code, ok := labtest.Play(os.Args, os.Stdin, os.Stdout, os.Stderr, nil); ok {
+		os.Exit(code)
 	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
+	goleak.VerifyTestMain(m)
 }
 
 // The lives of objects on a real control plane, whose own controllers bind,
@@ -181,12 +166,7 @@ func observing(t *testing.T, ctx context.Context, config *rest.Config, during fu
 	if err := w.Finish(record.StatusComplete, ""); err != nil {
 		t.Fatal(err)
 	}
-	rec, err := record.Open(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { rec.Close() })
-	return rec
+	return recordtest.Open(t, dir)
 }
 
 // act makes objects of each kind and waits for what controllers make of them.

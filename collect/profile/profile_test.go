@@ -19,6 +19,7 @@ import (
 	"github.com/google/pprof/profile"
 	"github.com/kubedyno/kubedyno/collect"
 	"github.com/kubedyno/kubedyno/record"
+	"github.com/kubedyno/kubedyno/record/recordtest"
 	"go.uber.org/goleak"
 )
 
@@ -348,11 +349,7 @@ func TestOwnController(t *testing.T) {
 	if err := errors.Join(<-done, w.Finish(record.StatusComplete, "")); err != nil {
 		t.Fatal(err)
 	}
-	rec, err := record.Open(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer rec.Close()
+	rec := recordtest.Open(t, dir)
 	kinds := map[string]bool{}
 	for _, ref := range rec.Profiles() {
 		if ref.Component != "client:my-controller" || ref.Phase != "steady" {

@@ -3,36 +3,29 @@ package cli
 import (
 	"bytes"
 	"context"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/kubedyno/kubedyno/record"
+	"github.com/kubedyno/kubedyno/record/recordtest"
 )
 
 func blockRecording(t *testing.T, observed bool) string {
 	t.Helper()
-	dir := filepath.Join(t.TempDir(), "r")
 	started := time.Unix(1000, 0).UTC()
-	w, err := record.Create(dir, record.Meta{Started: started})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !observed {
-		w.Gap(record.Gap{Collector: "blockio", Reason: "run as root"})
-	} else {
-		at := started.UnixMicro()
-		for i := range int64(100) {
-			w.BlockIO(record.BlockIO{TimeMicros: at + i*1000, IssuedMicros: at + i*1000 + 10, DoneMicros: at + i*1000 + 210, PID: 7, Command: "etcd", Component: "etcd", Device: "vda", Operation: "write", Bytes: 4096})
+	return recordtest.Write(t, record.Meta{Started: started}, func(w *record.Writer) {
+		if !observed {
+			w.Gap(record.Gap{Collector: "blockio", Reason: "run as root"})
+		} else {
+			at := started.UnixMicro()
+			for i := range int64(100) {
+				w.BlockIO(record.BlockIO{TimeMicros: at + i*1000, IssuedMicros: at + i*1000 + 10, DoneMicros: at + i*1000 + 210, PID: 7, Command: "etcd", Component: "etcd", Device: "vda", Operation: "write", Bytes: 4096})
+			}
+			w.BlockIO(record.BlockIO{TimeMicros: at, IssuedMicros: at, DoneMicros: at + 50, Device: "vda", Operation: "flush"})
+			w.Sync(record.Sync{TimeMicros: at, DoneMicros: at + 3000, PID: 7, TID: 8, Command: "etcd", Component: "etcd", Call: "fdatasync"})
 		}
-		w.BlockIO(record.BlockIO{TimeMicros: at, IssuedMicros: at, DoneMicros: at + 50, Device: "vda", Operation: "flush"})
-		w.Sync(record.Sync{TimeMicros: at, DoneMicros: at + 3000, PID: 7, TID: 8, Command: "etcd", Component: "etcd", Call: "fdatasync"})
-	}
-	if err := w.Finish(record.StatusComplete, ""); err != nil {
-		t.Fatal(err)
-	}
-	return dir
+	})
 }
 
 func runBlockIO(t *testing.T, args ...string) (code int, stdout, stderr string) {

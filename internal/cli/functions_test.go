@@ -16,6 +16,7 @@ import (
 	"github.com/google/pprof/profile"
 
 	"github.com/kubedyno/kubedyno/record"
+	"github.com/kubedyno/kubedyno/record/recordtest"
 )
 
 // pprof's driver keeps its settings for the process, which for us is one
@@ -24,65 +25,51 @@ import (
 // profiled makes a recording with a CPU profile, two heaps and stacks.
 func profiled(t *testing.T) string {
 	t.Helper()
-	dir := filepath.Join(t.TempDir(), "r")
 	start := time.Date(2026, 3, 4, 5, 6, 7, 0, time.UTC)
 	at := func(s float64) time.Time { return start.Add(time.Duration(s * float64(time.Second))) }
-	w, err := record.Create(dir, record.Meta{
+	return recordtest.Write(t, record.Meta{
 		ID: "20260304T050607Z-abcdef", Started: start, Ended: at(20),
 		Phases: []record.Phase{{Name: "load", Kind: record.PhaseSteady, Start: at(10), End: at(20)}},
+	}, func(w *record.Writer) {
+		f := &profile.Function{ID: 1, Name: "encoding/json.Marshal"}
+		l := &profile.Location{ID: 1, Address: 1, Line: []profile.Line{{Function: f}}}
+		for _, kind := range []struct {
+			kind, value, unit string
+			v                 int64
+			at                float64
+		}{{"cpu", "cpu", "nanoseconds", 2e9, 10}, {"heap", "inuse_space", "bytes", 1 << 20, 10}, {"heap", "inuse_space", "bytes", 3 << 20, 20}} {
+			p := &profile.Profile{
+				SampleType: []*profile.ValueType{{Type: kind.value, Unit: kind.unit}}, PeriodType: &profile.ValueType{Type: kind.value, Unit: kind.unit},
+				Sample:   []*profile.Sample{{Location: []*profile.Location{l}, Value: []int64{kind.v}}},
+				Location: []*profile.Location{l}, Function: []*profile.Function{f}, DurationNanos: 5e9,
+			}
+			var b bytes.Buffer
+			if err := p.Write(&b); err != nil {
+				t.Fatal(err)
+			}
+			if err := w.Profile(record.ProfileRef{Component: "kube-apiserver", Phase: "load", Kind: kind.kind, Start: at(kind.at), End: at(kind.at)}, b.Bytes()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for i := range 4 {
+			w.Pod(record.Pod{Namespace: "n", Name: string(rune('a' + i)), UID: string(rune('a' + i)), RunningMicros: at(12).UnixMicro()})
+			w.Request(record.Request{Verb: "list", ReceivedMicros: at(12).UnixMicro(), DoneMicros: at(13).UnixMicro()})
+		}
+		w.Stack(record.Stack{ID: 1, Frames: "main.main;main.f"})
+		w.Stack(record.Stack{ID: 2, Frames: "do_syscall_64_[k];futex_wait_[k]"})
+		for i := range 99 {
+			w.StackSample(record.StackSample{TimeMicros: at(10 + float64(i)/99).UnixMicro(), PID: 7, TID: 7, Component: "etcd", Command: "etcd", Stack: 1})
+			w.StackSample(record.StackSample{TimeMicros: at(15 + float64(i)/99).UnixMicro(), PID: 9, TID: 9, Command: "other", Stack: 2})
+		}
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	f := &profile.Function{ID: 1, Name: "encoding/json.Marshal"}
-	l := &profile.Location{ID: 1, Address: 1, Line: []profile.Line{{Function: f}}}
-	for _, kind := range []struct {
-		kind, value, unit string
-		v                 int64
-		at                float64
-	}{{"cpu", "cpu", "nanoseconds", 2e9, 10}, {"heap", "inuse_space", "bytes", 1 << 20, 10}, {"heap", "inuse_space", "bytes", 3 << 20, 20}} {
-		p := &profile.Profile{
-			SampleType: []*profile.ValueType{{Type: kind.value, Unit: kind.unit}}, PeriodType: &profile.ValueType{Type: kind.value, Unit: kind.unit},
-			Sample:   []*profile.Sample{{Location: []*profile.Location{l}, Value: []int64{kind.v}}},
-			Location: []*profile.Location{l}, Function: []*profile.Function{f}, DurationNanos: 5e9,
-		}
-		var b bytes.Buffer
-		if err := p.Write(&b); err != nil {
-			t.Fatal(err)
-		}
-		if err := w.Profile(record.ProfileRef{Component: "kube-apiserver", Phase: "load", Kind: kind.kind, Start: at(kind.at), End: at(kind.at)}, b.Bytes()); err != nil {
-			t.Fatal(err)
-		}
-	}
-	for i := range 4 {
-		w.Pod(record.Pod{Namespace: "n", Name: string(rune('a' + i)), UID: string(rune('a' + i)), RunningMicros: at(12).UnixMicro()})
-		w.Request(record.Request{Verb: "list", ReceivedMicros: at(12).UnixMicro(), DoneMicros: at(13).UnixMicro()})
-	}
-	w.Stack(record.Stack{ID: 1, Frames: "main.main;main.f"})
-	w.Stack(record.Stack{ID: 2, Frames: "do_syscall_64_[k];futex_wait_[k]"})
-	for i := range 99 {
-		w.StackSample(record.StackSample{TimeMicros: at(10 + float64(i)/99).UnixMicro(), PID: 7, TID: 7, Component: "etcd", Command: "etcd", Stack: 1})
-		w.StackSample(record.StackSample{TimeMicros: at(15 + float64(i)/99).UnixMicro(), PID: 9, TID: 9, Command: "other", Stack: 2})
-	}
-	if err := w.Finish(record.StatusComplete, ""); err != nil {
-		t.Fatal(err)
-	}
-	return dir
 }
 
 // bare is a recording without any of that.
 func bare(t *testing.T) string {
 	t.Helper()
-	dir := filepath.Join(t.TempDir(), "bare")
-	w, err := record.Create(dir, record.Meta{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	w.Gap(record.Gap{Collector: "stacks", Reason: "grant CAP_PERFMON"})
-	if err := w.Finish(record.StatusComplete, ""); err != nil {
-		t.Fatal(err)
-	}
-	return dir
+	return recordtest.Write(t, record.Meta{}, func(w *record.Writer) {
+		w.Gap(record.Gap{Collector: "stacks", Reason: "grant CAP_PERFMON"})
+	})
 }
 
 func call(ctx context.Context, tty bool, args ...string) (out, errs string, code int) {

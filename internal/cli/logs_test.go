@@ -2,44 +2,28 @@ package cli
 
 import (
 	"bytes"
-	"errors"
-	"io"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/kubedyno/kubedyno/record"
+	"github.com/kubedyno/kubedyno/record/recordtest"
 )
 
 // talkative is a recording with a log, requests and no metrics.
 func talkative(t *testing.T) string {
 	t.Helper()
-	dir := filepath.Join(t.TempDir(), "r")
 	started := time.Date(2026, 11, 21, 9, 10, 10, 0, time.UTC)
-	w, err := record.Create(dir, record.Meta{Name: "x", Started: started, Phases: []record.Phase{{Name: "load", Kind: record.PhaseSteady, Start: started.Add(5 * time.Second), End: started.Add(15 * time.Second)}}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	f, err := w.LogFile("kube-controller-manager")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, err = io.WriteString(f, `I1121 09:10:11.500000    1983 a.go:1] "Caches are synced"
+	return recordtest.Write(t, record.Meta{Name: "x", Started: started, Phases: []record.Phase{{Name: "load", Kind: record.PhaseSteady, Start: started.Add(5 * time.Second), End: started.Add(15 * time.Second)}}}, func(w *record.Writer) {
+		recordtest.Log(t, w, "kube-controller-manager", `I1121 09:10:11.500000    1983 a.go:1] "Caches are synced"
 I1121 09:10:20.500000    1983 request.go:752] "Waited before sending request" delay="1.5s" reason="client-side throttling, not priority and fairness" verb="POST" URL="https://a/api/v1/pods"
 I1121 09:10:21.500000    1983 a.go:2] evil `+"\x1b[31m\x00\xff\u202e"+` text
 `)
-	if err := errors.Join(err, f.Close()); err != nil {
-		t.Fatal(err)
-	}
-	for i := range int64(3) {
-		at := started.Add(time.Duration(i) * 6 * time.Second).UnixMicro()
-		w.Request(record.Request{ReceivedMicros: at, DoneMicros: at + 2000, Verb: "list", Resource: "pods", UserAgent: "poll", Code: 200, ServerMicros: -1, EtcdMicros: -1, QueueMicros: -1, WebhookMicros: -1, ResponseBytes: -1, Source: "audit"})
-	}
-	if err := w.Finish(record.StatusComplete, ""); err != nil {
-		t.Fatal(err)
-	}
-	return dir
+		for i := range int64(3) {
+			at := started.Add(time.Duration(i) * 6 * time.Second).UnixMicro()
+			w.Request(record.Request{ReceivedMicros: at, DoneMicros: at + 2000, Verb: "list", Resource: "pods", UserAgent: "poll", Code: 200, ServerMicros: -1, EtcdMicros: -1, QueueMicros: -1, WebhookMicros: -1, ResponseBytes: -1, Source: "audit"})
+		}
+	})
 }
 
 func TestLogsAndRequests(t *testing.T) {

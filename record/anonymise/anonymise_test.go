@@ -27,17 +27,8 @@ import (
 	"github.com/kubedyno/kubedyno/diagnose"
 	"github.com/kubedyno/kubedyno/diagnose/detectors"
 	"github.com/kubedyno/kubedyno/record"
+	"github.com/kubedyno/kubedyno/record/recordtest"
 )
-
-func open(t testing.TB, dir string) *record.Recording {
-	t.Helper()
-	rec, err := record.Open(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { rec.Close() })
-	return rec
-}
 
 // sameNumbers compares two values of JSON; order of summation may cost a last
 // digit.
@@ -124,7 +115,7 @@ func TestSameDiagnosis(t *testing.T) {
 		dir := filepath.Dir(meta)
 		t.Run(filepath.Base(dir), func(t *testing.T) {
 			t.Parallel()
-			rec := open(t, dir)
+			rec := recordtest.Open(t, dir)
 			out := filepath.Join(t.TempDir(), "copy")
 			r, err := Copy(t.Context(), rec, out, Options{})
 			if err != nil {
@@ -133,7 +124,7 @@ func TestSameDiagnosis(t *testing.T) {
 			if r.Count() < 20 || r.Needles < 20 || r.Strings < 20 {
 				t.Errorf("%d names replaced, %d looked for in %d strings", r.Count(), r.Needles, r.Strings)
 			}
-			again := open(t, out)
+			again := recordtest.Open(t, out)
 			sameDiagnosis(t, rec, again)
 			a, b := rec.Meta(), again.Meta()
 			if a.ID != b.ID || a.Status != b.Status || !a.Ended.Equal(b.Ended) || a.Machine != b.Machine {
@@ -301,7 +292,7 @@ func TestNothingIsLeft(t *testing.T) {
 			t.Errorf("%s is not in the original: the test tests nothing", n.What)
 		}
 	}
-	rec := open(t, filepath.Join(root, "r"))
+	rec := recordtest.Open(t, filepath.Join(root, "r"))
 	out := filepath.Join(root, "copy")
 	res, err := Copy(t.Context(), rec, out, Options{})
 	if err != nil {
@@ -314,7 +305,7 @@ func TestNothingIsLeft(t *testing.T) {
 	for _, l := range report.Leaks {
 		t.Error(l)
 	}
-	again := open(t, out)
+	again := recordtest.Open(t, out)
 	texts := map[string]string{}
 	for _, name := range again.Logs() {
 		data, err := os.ReadFile(filepath.Join(out, "logs", name+".log"))
@@ -403,12 +394,12 @@ func TestNothingIsLeft(t *testing.T) {
 func TestKeep(t *testing.T) {
 	root := t.TempDir()
 	shop(t, filepath.Join(root, "r"))
-	rec := open(t, filepath.Join(root, "r"))
+	rec := recordtest.Open(t, filepath.Join(root, "r"))
 	res, err := Copy(t.Context(), rec, filepath.Join(root, "copy"), Options{Keep: []string{"namespaces", "ips"}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	again := open(t, filepath.Join(root, "copy"))
+	again := recordtest.Open(t, filepath.Join(root, "copy"))
 	pods, err := again.Pods()
 	if err != nil || pods[0].Namespace != "payments-prod" || pods[0].Owner != "Deployment/deployment-1" || len(res.Names["ns"]) != 0 {
 		t.Errorf("%+v %v", pods, err)
@@ -456,7 +447,7 @@ func TestNamesThatTextsTell(t *testing.T) {
 	if err := w.Finish(record.StatusComplete, ""); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Copy(t.Context(), open(t, filepath.Join(root, "r")), filepath.Join(root, "c"), Options{}); err != nil {
+	if _, err := Copy(t.Context(), recordtest.Open(t, filepath.Join(root, "r")), filepath.Join(root, "c"), Options{}); err != nil {
 		t.Fatal(err)
 	}
 	data, err := os.ReadFile(filepath.Join(root, "c", "logs", "etcd.log"))

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/kubedyno/kubedyno/record"
+	"github.com/kubedyno/kubedyno/record/recordtest"
 )
 
 // large is a recording of many pods on many nodes, with the log lines and
@@ -72,11 +73,7 @@ func large(b *testing.B, dir string, pods int) (bytes int64) {
 func BenchmarkCopy50000(b *testing.B) {
 	dir := filepath.Join(b.TempDir(), "r")
 	b.SetBytes(large(b, dir, 50_000))
-	rec, err := record.Open(dir)
-	if err != nil {
-		b.Fatal(err)
-	}
-	defer rec.Close()
+	rec := recordtest.Open(b, dir)
 	for i := 0; b.Loop(); i++ {
 		res, err := Copy(b.Context(), rec, filepath.Join(b.TempDir(), fmt.Sprint(i)), Options{})
 		if err != nil {

@@ -5,7 +5,6 @@ package anonymise
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -20,33 +19,19 @@ import (
 
 	"github.com/kubedyno/kubedyno/cluster/lab"
 	"github.com/kubedyno/kubedyno/cluster/lab/labtest"
-	"github.com/kubedyno/kubedyno/cluster/proc"
 	"github.com/kubedyno/kubedyno/experiment"
 	"github.com/kubedyno/kubedyno/hollow"
 	"github.com/kubedyno/kubedyno/load"
+	"github.com/kubedyno/kubedyno/record/recordtest"
 	"github.com/kubedyno/kubedyno/run"
 )
 
 // The test binary is also the helpers that a lab and a run execute.
 func TestMain(m *testing.M) {
-	ctx := context.Background()
-	var err error
-	switch filepath.Base(os.Args[0]) {
-	case lab.KeeperName:
-		err = lab.KeeperMain(ctx, os.Stdin, os.Stdout, os.Stderr)
-	case hollow.UserAgent:
-		err = hollow.ProcessMain(ctx, os.Stdin, os.Stdout, os.Stderr)
-	case load.ProcessName:
-		err = load.ProcessMain(ctx, os.Stdin, os.Stdout, os.Stderr)
-	case proc.EnterName:
-		err = proc.EnterMain(os.Args[1:])
-	default:
-		os.Exit(m.Run())
+	if code, ok := labtest.Play(os.Args, os.Stdin, os.Stdout, os.Stderr, map[string]labtest.Role{hollow.UserAgent: hollow.ProcessMain, load.ProcessName: load.ProcessMain}); ok {
+		os.Exit(code)
 	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
+	os.Exit(m.Run())
 }
 
 type silent struct{ t *testing.T }
@@ -137,7 +122,18 @@ func TestRecordingHoldsNoSecrets(t *testing.T) {
 	}()
 	// Tokens are made and used while it records: whoever logs too much shows
 	// here.
-	for until := time.Now().Add(5 * time.Second); time.Now().Before(until); time.Sleep(200 * time.Millisecond) {
+	again := time.NewTicker(200 * time.Millisecond)
+	defer again.Stop()
+	for recording := true; recording; {
+		select {
+		case err := <-recorded:
+			if err != nil {
+				t.Fatal(err)
+			}
+			recording = false
+			continue
+		case <-again.C:
+		}
 		token, err := client.CoreV1().ServiceAccounts("kube-system").CreateToken(ctx, "default", &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
 		if err != nil {
 			continue // the account is still to come
@@ -151,9 +147,6 @@ func TestRecordingHoldsNoSecrets(t *testing.T) {
 			t.Fatal(err)
 		}
 		_, _ = c.CoreV1().Pods("default").List(ctx, metav1.ListOptions{}) // forbidden
-	}
-	if err := <-recorded; err != nil {
-		t.Fatal(err)
 	}
 	tokens := 0
 	for _, n := range needles {
@@ -193,10 +186,10 @@ func TestRecordingHoldsNoSecrets(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	rec := open(t, out)
+	rec := recordtest.Open(t, out)
 	copied := filepath.Join(t.TempDir(), "copy")
 	if _, err := Copy(ctx, rec, copied, Options{}); err != nil {
 		t.Fatal(err)
 	}
-	sameDiagnosis(t, rec, open(t, copied))
+	sameDiagnosis(t, rec, recordtest.Open(t, copied))
 }
