@@ -16,7 +16,8 @@ import (
 // perStep performs one phase of the experiment.
 func (s *session) perStep(ctx context.Context, p experiment.Step) error {
 	s.enter(p.Name, record.PhaseKind(p.Kind))
-	if s.metrics != nil {
+	s.exact = isJudged(p)
+	if s.metrics != nil && s.exact {
 		// The end of the phase before has just been scraped.
 		if err := s.metrics.Refresh(ctx); err != nil {
 			return err
@@ -29,6 +30,15 @@ func (s *session) perStep(ctx context.Context, p experiment.Step) error {
 		return errors.Join(err, context.Cause(ctx)) // how to end the phase depends on why
 	}
 	return errors.Join(err, s.leave(ctx))
+}
+
+// longSettle is from when on an idle stretch is there to be looked at.
+const longSettle = 10 * time.Second
+
+// isJudged says whether sums over a phase should be exact, which takes a scrape at
+// each of its edges: not where it only leads to another.
+func isJudged(p experiment.Step) bool {
+	return p.Kind == experiment.KindSteady || p.Settle != nil && p.Settle.For >= longSettle
 }
 
 // act does what a phase is there for.

@@ -48,6 +48,7 @@ type session struct {
 	profile *profile.Collector
 	stacks  *stacks.Collector
 
+	exact   bool   // the phase under way is scraped at its edges
 	endedIn string // the phase in which the run ended
 	mu      sync.Mutex
 	phase   record.Phase // the one under way
@@ -255,7 +256,7 @@ func (s *session) namespaceGone(ctx context.Context, name string) error {
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
-			return fmt.Errorf("namespace %s was deleted but is still there after %v; look with kubectl get namespace %s -o yaml", name, cleanupTimeout, name)
+			return fmt.Errorf("namespace %s was deleted but is still there after %v; kubedyno clean --run %s takes it away", name, cleanupTimeout, s.id)
 		}
 	}
 }
@@ -268,8 +269,8 @@ func (s *session) enter(name string, kind record.PhaseKind) {
 	s.o.Watch.Phase(name)
 }
 
-// leave ends it. Counters are scraped at the edge, so that differences over
-// the phase are exact.
+// leave ends it. Where the phase is judged, counters are scraped at the edge, so
+// that differences over it are exact.
 func (s *session) leave(ctx context.Context) error { return s.close(ctx, true) }
 
 // close ends the phase under way, with a scrape unless nobody would answer.
@@ -282,7 +283,7 @@ func (s *session) close(ctx context.Context, scrape bool) error {
 		return nil
 	}
 	p.End = s.o.Now()
-	if s.metrics != nil && scrape {
+	if s.metrics != nil && scrape && s.exact {
 		// What does not answer any more is down, and no reason not to end. The
 		// samples belong to the phase, unless one is late because another scrape
 		// was under way.

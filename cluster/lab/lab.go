@@ -302,7 +302,7 @@ func launch(ctx context.Context, cfg Config, mode string) (*Lab, error) {
 	if err != nil {
 		return nil, err
 	}
-	sweep(root, cfg.logger())
+	sweepQuietly(root, cfg.logger())
 	state, err := newState(root, cfg, mode)
 	if err != nil {
 		return nil, err
@@ -419,7 +419,7 @@ func (l *Lab) read(stdout io.Reader) {
 	}
 	exit := &proc.ExitError{Component: KeeperName, Err: err, Log: proc.Tail(filepath.Join(l.state.Dir, keeperLog), 20)}
 	// The kernel is ending the children now; what groups it left are ours to remove.
-	sweepCgroups(l.log)
+	l.sweepCgroups()
 	l.handle(Event{Event: EventExited, Time: time.Now(), Component: KeeperName, Error: err.Error(), Log: exit.Log})
 }
 
@@ -597,7 +597,7 @@ func (l *Lab) kill() error {
 		// It cannot be that busy. Its children die with it.
 		_ = l.cmd.Process.Kill()
 		<-l.done
-		sweepCgroups(l.log)
+		l.sweepCgroups()
 	}
 	return nil
 }
@@ -624,18 +624,22 @@ func childEnv(extra map[string]string) []string {
 	return env
 }
 
+// sweepCgroups removes the groups of our keeper, which is dead.
+func (l *Lab) sweepCgroups() {
+	if _, err := sweepCgroups(); err != nil {
+		l.log.Warn("cgroups are left", "error", err)
+	}
+}
+
 // sweepCgroups removes the groups of keepers that are dead.
-func sweepCgroups(log *slog.Logger) {
+func sweepCgroups() (removed []string, err error) {
 	host, err := cgroup.Detect()
 	if err != nil {
-		log.Warn("cgroups are not swept", "error", err)
-		return
+		return nil, fmt.Errorf("cgroups are not swept: %w", err)
 	}
-	swept, err := host.Sweep(proc.Alive)
+	removed, err = host.Sweep(proc.Alive)
 	if err != nil {
-		log.Warn("some cgroups of dead keepers are left", "error", err)
+		err = fmt.Errorf("some cgroups of dead keepers are left: %w", err)
 	}
-	if len(swept) > 0 {
-		log.Info("removed cgroups of dead keepers", "folders", swept)
-	}
+	return removed, err
 }

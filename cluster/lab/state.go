@@ -234,28 +234,51 @@ func readState(dir string) (*State, error) {
 	return &s, nil
 }
 
-// sweep removes what dead keepers and owners left: cgroups, and the folders of
-// labs that belonged to a command. The folder of a lab that stood by itself
-// stays until Down, for its logs.
-func sweep(root string, log *slog.Logger) {
-	sweepCgroups(log)
-	entries, err := os.ReadDir(root)
+// Sweep removes what dead keepers and owners left, and returns the folders that
+// it removed: cgroups, and the state of labs, with the logs of those that stood
+// by themselves. Labs that live stay. An empty root means DefaultStateRoot.
+func Sweep(root string) (removed []string, err error) {
+	if root, err = existingRoot(root); err != nil {
+		return nil, err
+	}
+	return sweep(root, true)
+}
+
+// sweepQuietly is Sweep beside other work. The folder of a lab that stood by
+// itself stays until Down, for its logs.
+func sweepQuietly(root string, log *slog.Logger) {
+	removed, err := sweep(root, false)
 	if err != nil {
-		return
+		log.Warn("something is left of dead labs", "error", err)
+	}
+	if len(removed) > 0 {
+		log.Info("removed what dead labs left", "folders", removed)
+	}
+}
+
+func sweep(root string, logsToo bool) (removed []string, err error) {
+	removed, err = sweepCgroups()
+	errs := []error{err}
+	entries, err := os.ReadDir(root)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		errs = append(errs, fmt.Errorf("look for dead labs: %w", err))
 	}
 	for _, e := range entries {
 		dir := filepath.Join(root, e.Name())
 		s, err := readState(dir)
 		switch {
-		case err == nil && s.Phase == PhaseDead && !s.Owner.alive() && (s.Mode == modeRun || s.Keeper.PID == 0):
+		case err == nil && s.Phase == PhaseDead && !s.Owner.alive() && (logsToo || s.Mode == modeRun || s.Keeper.PID == 0):
 		case err != nil && strings.HasPrefix(e.Name(), newPrefix) && olderThan(e, time.Minute):
 		default:
 			continue
 		}
 		if err := os.RemoveAll(dir); err != nil {
-			log.Warn("a dead lab's folder is left", "folder", dir, "error", err)
+			errs = append(errs, fmt.Errorf("remove the folder of a dead lab: %w", err))
+			continue
 		}
+		removed = append(removed, dir)
 	}
+	return removed, errors.Join(errs...)
 }
 
 func olderThan(e fs.DirEntry, age time.Duration) bool {
@@ -385,7 +408,7 @@ func (s *State) Down(ctx context.Context) error {
 			s.awaitKeeper(ctx, 5*time.Second)
 		}
 	}
-	sweepCgroups(slog.New(slog.DiscardHandler))
+	_, _ = sweepCgroups() // of dead keepers, this one's among them
 	if err := os.RemoveAll(s.Dir); err != nil {
 		return fmt.Errorf("remove lab %s: %w", s.Name, err)
 	}

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"runtime"
 	"strings"
 	"time"
 
@@ -22,9 +21,8 @@ const wayOut = "run as root, or grant CAP_BPF and CAP_PERFMON (eBPF, on a kernel
 
 // source is a way to ask the kernel. It is used by one goroutine.
 type source interface {
-	// drain calls f with each event, until the deadline or the end of ctx. f
-	// must not keep the event.
-	drain(ctx context.Context, until time.Time, f func(*event)) error
+	// drain calls f with each event that is there. f must not keep the event.
+	drain(f func(*event)) error
 	// finish stops observing, and calls f with what is left, and with what is
 	// not over: that has no time of its end.
 	finish(f func(*event)) error
@@ -76,13 +74,10 @@ func (c *Collector) open() (source, error) {
 }
 
 func (c *Collector) collect(ctx context.Context, s source, w sink) error {
-	// The thread's usage is what reading and writing cost.
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
-	cpu := threadCPU()
+	cpu := 0.0
 	o := &observation{o: c.o, w: w, clock: offset(), disks: disks{path: "/proc/diskstats"}}
 	defer func() {
-		a := record.Observer{IntervalSeconds: look.Seconds(), Samples: o.rows, CPUSeconds: threadCPU() - cpu, Note: s.note()}
+		a := record.Observer{IntervalSeconds: look.Seconds(), Samples: o.rows, CPUSeconds: cpu, Note: s.note()}
 		if o.leftOut.total > 0 || o.dropped.total > 0 || o.endless.total > 0 {
 			a.Note += fmt.Sprintf("; %d events were lost in the kernel, %d rows have no end, %d rows were above the bound", o.dropped.total, o.endless.total, o.leftOut.total)
 		}
@@ -95,22 +90,38 @@ func (c *Collector) collect(ctx context.Context, s source, w sink) error {
 	} else if why != "" {
 		w.Gap(record.Gap{Collector: c.Name(), Subject: string(record.TableSyncs), Reason: "system calls cannot be observed: " + why})
 	}
+	tick := time.NewTicker(look)
+	defer tick.Stop()
+	asked := time.Now() // for events that were lost
+	lost := func(now time.Time) {
+		o.dropped.count(s.lost()-o.dropped.total, asked, now)
+		asked = now
+	}
 	var err error
 	for err == nil && ctx.Err() == nil {
-		now := time.Now()
-		// The clock of the recording may be set while it runs.
-		o.clock = offset()
-		err = s.drain(ctx, now.Add(look), o.event)
-		o.dropped.count(s.lost()-o.dropped.total, now, time.Now())
-		o.report(time.Now(), false)
+		select {
+		case <-ctx.Done():
+		case <-tick.C:
+		}
+		cpu += collect.CPU(func() {
+			now := time.Now()
+			// The clock of the recording may be set while it runs.
+			o.clock = offset()
+			err = s.drain(o.event)
+			if now.Sub(asked) >= time.Second {
+				lost(now)
+			}
+			o.report(now, false)
+		})
 	}
-	if err == nil {
-		before := time.Now()
-		o.ending = true
-		err = s.finish(o.event)
-		o.dropped.count(s.lost()-o.dropped.total, before, time.Now())
-	}
-	o.report(time.Now(), true)
+	cpu += collect.CPU(func() {
+		if err == nil {
+			o.ending = true
+			err = s.finish(o.event)
+			lost(time.Now())
+		}
+		o.report(time.Now(), true)
+	})
 	return err
 }
 
@@ -216,15 +227,6 @@ func offset() int64 {
 		return 0
 	}
 	return now - (before.Nano()+after.Nano())/2
-}
-
-// threadCPU is the CPU that this thread has used, in seconds.
-func threadCPU() float64 {
-	var r unix.Rusage
-	if unix.Getrusage(unix.RUSAGE_THREAD, &r) != nil {
-		return 0
-	}
-	return float64(r.Utime.Nano()+r.Stime.Nano()) / 1e9
 }
 
 // disks knows devices by the names that /proc/diskstats has for them.

@@ -4,7 +4,6 @@ package blockio
 
 import (
 	"cmp"
-	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -172,17 +171,15 @@ func (s *ebpfSource) note() string {
 func (s *ebpfSource) noSyncs() string { return s.why }
 
 // drain calls f with each event until the deadline, or until ctx ends.
-func (s *ebpfSource) drain(ctx context.Context, until time.Time, f func(*event)) error {
-	stop := context.AfterFunc(ctx, func() { s.reader.Flush() })
-	defer stop()
-	s.reader.SetDeadline(until)
+func (s *ebpfSource) drain(f func(*event)) error {
+	s.reader.SetDeadline(time.Now()) // what is there is read all the same
 	for {
 		switch err := s.reader.ReadInto(&s.rec); {
 		case err == nil:
 			if e, ok := s.dec.decode(s.rec.RawSample); ok {
 				f(&e)
 			}
-		case errors.Is(err, os.ErrDeadlineExceeded), errors.Is(err, ringbuf.ErrFlushed):
+		case errors.Is(err, os.ErrDeadlineExceeded):
 			return nil
 		default:
 			return fmt.Errorf("read the eBPF programs' ring: %w", err)
@@ -215,7 +212,7 @@ func (s *ebpfSource) finish(f func(*event)) error {
 		l.Close()
 	}
 	s.links = nil
-	if err := s.drain(context.Background(), time.Now(), f); err != nil {
+	if err := s.drain(f); err != nil {
 		return err
 	}
 	var key uint64

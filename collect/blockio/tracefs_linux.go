@@ -2,7 +2,6 @@ package blockio
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -11,7 +10,6 @@ import (
 	"strconv"
 	"strings"
 	"sync/atomic"
-	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -51,7 +49,7 @@ func openTracefs(syncs bool) (_ source, err error) {
 			s.close()
 		}
 	}()
-	removeStale(s.root)
+	_ = removeStale(s.root) // whoever wants to know asks Sweep
 	s.name = fmt.Sprintf("instances/%s%d-%d-%d", instancePrefix, os.Getpid(), startOf(os.Getpid()), instances.Add(1))
 	if err := unix.Mkdirat(s.root, s.name, 0o700); err != nil {
 		s.name = ""
@@ -109,18 +107,32 @@ func mountTracefs() (int, error) {
 	return root, nil
 }
 
+// Sweep removes trace instances that killed processes of ours left in the kernel,
+// and returns their names. Where tracefs may not be opened, there are none of ours.
+func Sweep() (removed []string) {
+	root, err := mountTracefs()
+	if err != nil {
+		return nil
+	}
+	defer unix.Close(root)
+	return removeStale(root)
+}
+
 // removeStale removes instances whose process is gone. One that is in use,
 // by a process that we cannot see, is busy and stays.
-func removeStale(root int) {
+func removeStale(root int) (removed []string) {
 	for _, name := range instanceNames(root) {
 		var pid, start, n int64
 		if _, err := fmt.Sscanf(name, instancePrefix+"%d-%d-%d", &pid, &start, &n); err != nil {
 			continue
 		}
 		if startOf(int(pid)) != start {
-			_ = unix.Unlinkat(root, "instances/"+name, unix.AT_REMOVEDIR)
+			if unix.Unlinkat(root, "instances/"+name, unix.AT_REMOVEDIR) == nil {
+				removed = append(removed, name)
+			}
 		}
 	}
+	return removed
 }
 
 func instanceNames(root int) []string {
@@ -153,29 +165,16 @@ func (s *tracefsSource) noSyncs() string { return s.reason }
 func (s *tracefsSource) lost() int64     { return s.missing + s.match.skipped }
 
 // drain calls f with each event until the deadline, or until ctx ends.
-func (s *tracefsSource) drain(ctx context.Context, until time.Time, f func(*event)) error {
+func (s *tracefsSource) drain(f func(*event)) error {
 	for {
 		n, err := unix.Read(s.pipe, s.buf)
 		switch {
 		case n > 0:
 			s.lines(s.buf[:n], f)
-			continue
 		case err == nil || errors.Is(err, unix.EAGAIN):
-		case errors.Is(err, unix.EINTR):
-			continue
-		default:
+			return nil
+		case !errors.Is(err, unix.EINTR):
 			return fmt.Errorf("read the trace instance: %w", err)
-		}
-		// Nothing there. A wake-up for each event would cost more than a look
-		// now and then.
-		wait := min(time.Until(until), 50*time.Millisecond)
-		if wait <= 0 {
-			return nil
-		}
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-time.After(wait):
 		}
 	}
 }
@@ -208,7 +207,7 @@ func (s *tracefsSource) finish(f func(*event)) error {
 	if err := s.write("events/enable", "0"); err != nil {
 		return err
 	}
-	if err := s.drain(context.Background(), time.Now(), f); err != nil {
+	if err := s.drain(f); err != nil {
 		return err
 	}
 	s.match.rest(f)

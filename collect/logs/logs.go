@@ -109,6 +109,7 @@ func (c *Collector) collect(ctx context.Context, w sink) error {
 	var failed error
 	for i, r := range results {
 		a.Samples += r.lines
+		a.CPUSeconds += r.cpu
 		switch {
 		case r.err != nil && failed == nil:
 			failed = fmt.Errorf("log of %s: %w", c.o.Files[i].Component, r.err)
@@ -126,6 +127,7 @@ func (c *Collector) collect(ctx context.Context, w sink) error {
 
 type result struct {
 	lines int64
+	cpu   float64 // seconds
 	note  string
 	err   error // of the recording: the run must end
 }
@@ -157,7 +159,7 @@ func (c *Collector) copy(ctx context.Context, w sink, f File, t *tail.Follower, 
 	if err := out.Close(); err != nil && r.err == nil {
 		r.err = err
 	}
-	r.lines = stats.Lines
+	r.lines, r.cpu = stats.Lines, stats.CPUSeconds
 	var notes []string
 	if stats.Rotated > 0 {
 		notes = append(notes, fmt.Sprintf("rotated %d times", stats.Rotated))

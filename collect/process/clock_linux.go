@@ -16,12 +16,3 @@ func bootTime() time.Time {
 	}
 	return now.Add(-time.Duration(ts.Nano()))
 }
-
-// threadCPU is the CPU that this thread has used, in seconds.
-func threadCPU() float64 {
-	var r unix.Rusage
-	if unix.Getrusage(unix.RUSAGE_THREAD, &r) != nil {
-		return 0
-	}
-	return float64(r.Utime.Nano()+r.Stime.Nano()) / 1e9
-}

@@ -7,7 +7,6 @@ import (
 	"math"
 	"os"
 	"os/exec"
-	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -15,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kubedyno/kubedyno/collect"
 	"github.com/kubedyno/kubedyno/record"
 )
 
@@ -459,12 +459,11 @@ func BenchmarkExits(b *testing.B) {
 			for b.Loop() {
 				exec.Command("/bin/true", "--a", "--few=arguments").Run()
 				if n++; n%100 == 0 {
-					runtime.LockOSThread()
-					before := threadCPU()
-					if err := tr.look(time.Now(), nil); err != nil {
-						b.Fatal(err)
-					}
-					own += threadCPU() - before
+					own += collect.CPU(func() {
+						if err := tr.look(time.Now(), nil); err != nil {
+							b.Fatal(err)
+						}
+					})
 				}
 			}
 			b.ReportMetric(own/float64(b.N)*1e6, "cpu-µs/exit")

@@ -118,7 +118,7 @@ func TestGapsOnce(t *testing.T) {
 	c := New(Options{Proc: f.proc, Sys: f.sys})
 	s := f.scanner(&got)
 	for range 3 {
-		if _, _, err := c.once(s, nil, true, true, false); err != nil {
+		if _, err := c.once(s, nil, true, true, false); err != nil {
 			t.Fatal(err)
 		}
 	}

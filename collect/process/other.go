@@ -11,8 +11,6 @@ import (
 
 func bootTime() time.Time { return time.Time{} }
 
-func threadCPU() float64 { return 0 }
-
 func kernelEvents() (exitSource, error) {
 	return nil, collect.NotSupported("%s tells nobody of the end of processes", runtime.GOOS)
 }

@@ -215,8 +215,9 @@ func (c *Collector) collect(ctx context.Context, w sink, all bool, after func(ti
 	}()
 	scan := true
 	for last := false; ; {
-		cpu, now, err := c.once(s, t, scan, all, last)
-		a.CPUSeconds += cpu
+		var now time.Time
+		var err error
+		a.CPUSeconds += collect.CPU(func() { now, err = c.once(s, t, scan, all, last) })
 		if err != nil {
 			return err
 		}
@@ -239,13 +240,8 @@ func (c *Collector) collect(ctx context.Context, w sink, all bool, after func(ti
 	}
 }
 
-// once reads the kernel's events, and with scan samples everything, and
-// returns the CPU that this took.
-func (c *Collector) once(s *scanner, t *tracker, scan, all, last bool) (cpu float64, now time.Time, err error) {
-	runtime.LockOSThread() // so that the thread's usage is ours
-	defer runtime.UnlockOSThread()
-	began := threadCPU()
-	defer func() { cpu = threadCPU() - began }()
+// once reads the kernel's events, and with scan samples everything.
+func (c *Collector) once(s *scanner, t *tracker, scan, all, last bool) (now time.Time, err error) {
 	now = time.Now()
 	c.mu.Lock()
 	before := maps.Clone(c.known)
@@ -256,11 +252,11 @@ func (c *Collector) once(s *scanner, t *tracker, scan, all, last bool) (cpu floa
 			look = func(_ time.Time, known map[int32]named) error { return t.finish(known) }
 		}
 		if err := look(now, before); err != nil {
-			return 0, now, err
+			return now, err
 		}
 	}
 	if !scan {
-		return 0, now, nil
+		return now, nil
 	}
 	known := maps.Clone(before) // the scan takes out what was used again
 	if err = s.machine(now); err == nil {
@@ -284,11 +280,11 @@ func (c *Collector) once(s *scanner, t *tracker, scan, all, last bool) (cpu floa
 	c.mu.Unlock()
 	if err != nil {
 		if errors.Is(err, os.ErrPermission) {
-			return 0, now, collect.NotSupported("processes cannot be read: %v", err)
+			return now, collect.NotSupported("processes cannot be read: %v", err)
 		}
-		return 0, now, fmt.Errorf("scan %s: %w", c.o.Proc, err)
+		return now, fmt.Errorf("scan %s: %w", c.o.Proc, err)
 	}
-	return 0, now, nil
+	return now, nil
 }
 
 // Account implements collect.Accountant.

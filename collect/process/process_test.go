@@ -312,7 +312,7 @@ func TestUnreadableIsNotZero(t *testing.T) {
 	var got tables
 	c := New(Options{Proc: f.proc, Sys: f.sys})
 	s := f.scanner(&got)
-	if _, _, err := c.once(s, nil, true, false, false); err != nil {
+	if _, err := c.once(s, nil, true, false, false); err != nil {
 		t.Fatal(err)
 	}
 	r := got.processes[0]
@@ -339,7 +339,7 @@ func TestIdentity(t *testing.T) {
 	s := f.scanner(&got)
 	see := func(pid int) string {
 		t.Helper()
-		if _, _, err := c.once(s, nil, true, true, false); err != nil {
+		if _, err := c.once(s, nil, true, true, false); err != nil {
 			t.Fatal(err)
 		}
 		rows := got.of(pid)

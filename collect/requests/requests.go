@@ -11,7 +11,6 @@ import (
 	"fmt"
 	"net/http"
 	"os"
-	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -175,18 +174,12 @@ func (c *Collector) collect(ctx context.Context, w sink) error {
 	case c.err != nil:
 		return collect.NotSupported("the API server's log cannot be read: %v", c.err)
 	}
-	runtime.LockOSThread() // so that the thread's CPU is this collector's
-	defer runtime.UnlockOSThread()
-	before := threadCPU()
 	var a record.Observer
 	var err error
 	if c.source == audit.SourceDump {
 		a, err = c.sample(ctx, w)
 	} else {
 		a, err = c.follow(ctx, w)
-	}
-	if after := threadCPU(); before >= 0 && after >= before {
-		a.CPUSeconds = after - before
 	}
 	c.mu.Lock()
 	c.acct = a
@@ -269,7 +262,7 @@ func (c *Collector) follow(ctx context.Context, w sink) (record.Observer, error)
 	if stats.StillBusy {
 		notes = append(notes, "the log was still growing when reading ended")
 	}
-	return record.Observer{Samples: f.rows, Note: strings.Join(notes, "; ")}, nil
+	return record.Observer{Samples: f.rows, CPUSeconds: stats.CPUSeconds, Note: strings.Join(notes, "; ")}, nil
 }
 
 // logLimits is what rows from the API server's own log cannot tell.

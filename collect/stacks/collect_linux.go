@@ -5,10 +5,10 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"runtime"
 	"slices"
 	"time"
 
+	"github.com/kubedyno/kubedyno/collect"
 	"github.com/kubedyno/kubedyno/record"
 )
 
@@ -22,7 +22,7 @@ func (c *Collector) collect(ctx context.Context, w sink, observes func()) error 
 	s := newSampler(w)
 	defer s.close()
 	a := record.Observer{IntervalSeconds: 1 / float64(c.o.Rate)}
-	a.CPUSeconds += timed(s.readKernel)
+	a.CPUSeconds += collect.CPU(s.readKernel)
 	defer func() {
 		s.tellLost()
 		if n := len(s.noMaps); n > 0 {
@@ -48,7 +48,7 @@ func (c *Collector) collect(ctx context.Context, w sink, observes func()) error 
 			}
 			last = true
 		}
-		a.CPUSeconds += timed(func() {
+		a.CPUSeconds += collect.CPU(func() {
 			waiting = c.drain(s, rings, waiting, last)
 			if now := time.Now(); now.Sub(swept) > sweepInterval {
 				swept = now
@@ -105,15 +105,6 @@ func (c *Collector) forget(ends []ended) {
 			delete(c.known, e.pid)
 		}
 	}
-}
-
-// timed is the CPU that f took, in seconds.
-func timed(f func()) float64 {
-	runtime.LockOSThread() // so that the thread's usage is f's
-	defer runtime.UnlockOSThread()
-	before := threadCPU()
-	f()
-	return threadCPU() - before
 }
 
 // note says how good the stacks are, for people.

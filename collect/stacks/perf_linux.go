@@ -8,7 +8,6 @@ import (
 	"strconv"
 	"strings"
 	"sync/atomic"
-	"syscall"
 	"time"
 	"unsafe"
 
@@ -180,13 +179,4 @@ func closeRings(rings []*ring) {
 	for _, r := range rings {
 		r.close()
 	}
-}
-
-// threadCPU is the CPU that the calling thread has used, in seconds.
-func threadCPU() float64 {
-	var r syscall.Rusage
-	if syscall.Getrusage(unix.RUSAGE_THREAD, &r) != nil {
-		return 0
-	}
-	return float64(r.Utime.Nano()+r.Stime.Nano()) / 1e9
 }

@@ -512,8 +512,8 @@ func mapFile(name string, id fileID) ([]byte, error) {
 }
 
 // sweep drops what no living process uses, and lets go of the pages of files
-// that were read: symbols of a control plane are a hundred megabytes. Records that were lost may have
-// been of ends, so processes are looked for.
+// that were read: symbols of a control plane are a hundred megabytes. Records
+// that were lost may have been of ends, so processes are looked for.
 func (s *sampler) sweep() {
 	for _, f := range s.files {
 		f.used = false

@@ -373,15 +373,13 @@ func TestSamplesAreCPUSeconds(t *testing.T) {
 	var used float64
 	var tid int
 	out, acct := sampleFor(t, Options{}, func(*Collector) {
-		runtime.LockOSThread()
-		defer runtime.UnlockOSThread()
-		tid = unix.Gettid()
-		before := threadCPU()
-		h := sha256.New()
-		for end := time.Now().Add(2 * time.Second); time.Now().Before(end); {
-			h.Write(make([]byte, 1<<16))
-		}
-		used = threadCPU() - before
+		used = collect.CPU(func() {
+			tid = unix.Gettid()
+			h := sha256.New()
+			for end := time.Now().Add(2 * time.Second); time.Now().Before(end); {
+				h.Write(make([]byte, 1<<16))
+			}
+		})
 	})
 	n := 0
 	for _, r := range out.samples {

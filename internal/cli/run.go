@@ -183,9 +183,10 @@ func builtinNames() []string {
 	return names
 }
 
-// keepSmall bounds what collectors take of the machine that they measure, until
-// restore is called. The metrics' head lives long, and Go's default lets the heap
-// grow to twice of it. Collectors wake up a thousand times a second for a
+// keepSmall bounds what collectors take of the machine that they measure. The
+// metrics' head lives long, and Go's default lets the heap grow to twice of it;
+// half of it is enough for the rest of the process. Until restore is called there
+// is one processor for eight: collectors wake up a thousand times a second for a
 // moment each: on several processors each time would wake a thread that looks
 // for more work, which costs more than the work itself.
 func keepSmall() (restore func()) {

@@ -13,6 +13,8 @@ import (
 	"io/fs"
 	"os"
 	"time"
+
+	"github.com/kubedyno/kubedyno/collect"
 )
 
 const (
@@ -53,9 +55,10 @@ type Options struct {
 type Stats struct {
 	Lines, Bytes         int64
 	Rotated, Truncated   int
-	Missing              bool // the file never appeared
-	StillBusy            bool // the writer had not become quiet when patience ended
-	UnfinishedLastLength int  // bytes of a last line without its end; it was handed over
+	Missing              bool    // the file never appeared
+	StillBusy            bool    // the writer had not become quiet when patience ended
+	UnfinishedLastLength int     // bytes of a last line without its end; it was handed over
+	CPUSeconds           float64 // of reading, and of the caller's functions; 0 where unknown
 }
 
 // A Follower follows one file.
@@ -113,7 +116,7 @@ func (t *Follower) Follow(ctx context.Context, line func(Line) error) (Stats, er
 	tick := time.NewTicker(t.o.Poll)
 	defer tick.Stop()
 	for ctx.Err() == nil {
-		if _, err := t.drain(); err != nil {
+		if _, err := t.look(); err != nil {
 			return t.stats, err
 		}
 		select {
@@ -123,7 +126,7 @@ func (t *Follower) Follow(ctx context.Context, line func(Line) error) (Stats, er
 	}
 	changed := time.Now()
 	for deadline := changed.Add(t.o.Patience); ; {
-		n, err := t.drain()
+		n, err := t.look()
 		if err != nil {
 			return t.stats, err
 		}
@@ -147,6 +150,12 @@ func (t *Follower) Follow(ctx context.Context, line func(Line) error) (Stats, er
 	}
 	t.stats.Missing = t.f == nil && t.stats.Bytes == 0
 	return t.stats, err
+}
+
+// look is drain, accounted for.
+func (t *Follower) look() (n int64, err error) {
+	t.stats.CPUSeconds += collect.CPU(func() { n, err = t.drain() })
+	return n, err
 }
 
 // drain reads all there is, following the name to a new file.
