@@ -326,12 +326,16 @@ func (v *View) splitScheduling(total float64) (queue, decide, bind Stage) {
 func (v *View) statusPatches() map[string][]record.Request {
 	m := map[string][]record.Request{}
 	for _, r := range v.Requests {
-		if r.Resource == "pods" && r.Subresource == "status" && (r.Verb == "patch" || r.Verb == "update") && r.Code < 300 && r.Name != "" {
+		if isStatusReport(&r) {
 			key := r.Namespace + "/" + r.Name
 			m[key] = append(m[key], r)
 		}
 	}
 	return m
+}
+
+func isStatusReport(r *record.Request) bool {
+	return r.Resource == "pods" && r.Subresource == "status" && (r.Verb == "patch" || r.Verb == "update") && r.Code < 300 && r.Name != ""
 }
 
 // lastBefore is the answer time of the last report that the server had received

@@ -30,7 +30,7 @@ func TestThin(t *testing.T) {
 		t.Fatal(err)
 	}
 	whole := open(t, filepath.Join(dir, "whole"))
-	if err := Thin(whole, filepath.Join(dir, "thin"), []string{"kept_total"}); err != nil {
+	if err := Thin(whole, filepath.Join(dir, "thin"), []string{"kept_total"}, func(*Request) {}); err != nil {
 		t.Fatal(err)
 	}
 	thin := open(t, filepath.Join(dir, "thin"))

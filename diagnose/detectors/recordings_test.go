@@ -3,6 +3,7 @@ package detectors_test
 import (
 	"flag"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -26,6 +27,9 @@ func TestRecordings(t *testing.T) {
 	for _, meta := range wants {
 		dir := filepath.Dir(meta)
 		t.Run(filepath.Base(dir), func(t *testing.T) {
+			if size := folderBytes(t, dir); size > 200<<10 {
+				t.Errorf("%d KiB: a recording that is kept must stay below 200", size>>10)
+			}
 			rec, err := record.Open(dir)
 			if err != nil {
 				t.Fatal(err)
@@ -52,6 +56,24 @@ func TestRecordings(t *testing.T) {
 			}
 		})
 	}
+}
+
+func folderBytes(t *testing.T, dir string) (sum int64) {
+	t.Helper()
+	err := filepath.WalkDir(dir, func(_ string, e fs.DirEntry, err error) error {
+		if err != nil || !e.Type().IsRegular() {
+			return err
+		}
+		info, err := e.Info()
+		if err == nil {
+			sum += info.Size()
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return sum
 }
 
 // outcome is what must not change: the verdict and what it names, not the
