@@ -3,6 +3,7 @@
 package campaign
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -30,6 +31,8 @@ type ProveOptions struct {
 	Sets []string
 	// Rounds is the most findings to go through.
 	Rounds int
+	// DoseSeconds is how long a dose lasts at the rate that is predicted; 0 is 25.
+	DoseSeconds float64
 	// Run performs one run and keeps it in a folder.
 	Run func(ctx context.Context, e *experiment.Experiment, settings []string, out, parent string) error
 	// Tell is told what happens: a finding to try, a trial about to start, a
@@ -72,7 +75,7 @@ func Prove(ctx context.Context, o ProveOptions) (*compare.Proof, error) {
 	proof := &compare.Proof{Schema: compare.ProofSchema, Baseline: relative(o.Out, o.Recording)}
 	now := base
 	for n := 1; ; n++ {
-		f, ended := next(now.diagnosis)
+		f, behind, ended := next(now.diagnosis)
 		switch {
 		case f == nil:
 			proof.Ended = ended
@@ -82,7 +85,7 @@ func Prove(ctx context.Context, o ProveOptions) (*compare.Proof, error) {
 		if proof.Ended != "" {
 			break
 		}
-		round, after, err := tryOut(ctx, o, n, now, *f)
+		round, after, err := tryOut(ctx, o, n, now, *f, behind)
 		if err != nil {
 			return proof, errors.Join(err, proof.Write(o.Out))
 		}
@@ -93,39 +96,58 @@ func Prove(ctx context.Context, o ProveOptions) (*compare.Proof, error) {
 		o.Tell.Judged(n, *round)
 		if !round.Proven {
 			proof.Ended = "round " + fmt.Sprint(n) + " is not proven: " + round.Verdict
+			if behind != "" {
+				proof.Ended = fmt.Sprintf("%s Round %d, behind that, did not change it: %s.", behind, n, round.Verdict)
+			}
 			break
 		}
 		now = after
 	}
-	proof.Proved = len(proof.Rounds) > 0 && !slices.ContainsFunc(proof.Rounds, func(r compare.Round) bool { return !r.Proven })
+	proven := func(r compare.Round) bool { return r.Proven }
+	refuted := func(r compare.Round) bool { return !r.Proven && r.Behind == "" }
+	proof.Proved = slices.ContainsFunc(proof.Rounds, proven) && !slices.ContainsFunc(proof.Rounds, refuted)
 	if err := proof.Write(o.Out); err != nil {
 		return proof, err
 	}
 	switch {
 	case proof.Proved:
 		return proof, nil
-	case len(proof.Rounds) == 0:
+	case !slices.ContainsFunc(proof.Rounds, refuted):
 		return proof, fmt.Errorf("%w: %s", ErrNothingToProve, proof.Ended)
 	}
 	return proof, fmt.Errorf("%w: %s", ErrNotProven, proof.Ended)
 }
 
-// next is the finding to try, or why there is none.
-func next(d *diagnose.Diagnosis) (*diagnose.Finding, string) {
+// next is the finding to try, or why there is none. Behind a resource that is used
+// up there may be one: on a full machine pods can come at the very rate of a
+// limit, and which of both it is only a run without the limit can tell.
+func next(d *diagnose.Diagnosis) (f *diagnose.Finding, behind, ended string) {
 	if len(d.Findings) == 0 {
-		return nil, "nothing holds this run back any more"
+		return nil, "", "nothing holds this run back any more"
 	}
-	f := d.Findings[0]
+	first := d.Findings[0]
 	switch {
-	case f.Class == diagnose.Capacity:
-		return nil, f.Summary
-	case f.Class != diagnose.Bottleneck:
-		return nil, fmt.Sprintf("no bottleneck is left; of class %s: %s", f.Class, f.Summary)
-	case len(f.Advice.Set) == 0:
-		return nil, fmt.Sprintf("no setting of ours changes this: %s. %s", f.Summary, f.Advice.Text)
+	case first.Class == diagnose.Capacity:
+		for _, f := range d.Findings[1:] {
+			if f.Class == diagnose.Bottleneck && len(f.Advice.Set) > 0 {
+				return &f, first.Summary, ""
+			}
+		}
+		return nil, "", first.Summary
+	case first.Class != diagnose.Bottleneck:
+		return nil, "", fmt.Sprintf("no bottleneck is left; of class %s: %s", first.Class, first.Summary)
+	case len(first.Advice.Set) == 0:
+		return nil, "", fmt.Sprintf("no setting of ours changes this: %s. %s", first.Summary, first.Advice.Text)
 	}
-	return &f, ""
+	return &first, "", ""
 }
+
+// What a dose has to be, for its rate to be known: some seconds at that rate, and
+// no small number of pods.
+const (
+	doseSeconds = 25
+	dosePods    = 300
+)
 
 // state is a recording with its diagnosis.
 type state struct {
@@ -176,8 +198,8 @@ func read(dir string) (*state, error) {
 }
 
 // tryOut runs a finding's dose and its change.
-func tryOut(ctx context.Context, o ProveOptions, n int, now *state, f diagnose.Finding) (*compare.Round, *state, error) {
-	round := &compare.Round{Finding: f, Before: Measure(now.diagnosis)}
+func tryOut(ctx context.Context, o ProveOptions, n int, now *state, f diagnose.Finding, behind string) (*compare.Round, *state, error) {
+	round := &compare.Round{Finding: f, Before: Measure(now.diagnosis), Behind: behind}
 	o.Tell.Finding(n, f, round.Before)
 	if len(f.Advice.Dose) > 0 {
 		d := f.Advice.Dose[0]
@@ -201,7 +223,6 @@ func tryOut(ctx context.Context, o ProveOptions, n int, now *state, f diagnose.F
 }
 
 func trial(ctx context.Context, o ProveOptions, n int, dose bool, now *state, f diagnose.Finding, t *compare.Trial) (*state, error) {
-	o.Tell.Trying(n, dose, *t)
 	sets, err := experiment.ParseSets(t.Set)
 	if err != nil {
 		return nil, fmt.Errorf("advice of %s: %w", f.ID, err)
@@ -213,6 +234,10 @@ func trial(ctx context.Context, o ProveOptions, n int, dose bool, now *state, f 
 	if err := e.Apply(sets); err != nil {
 		return nil, fmt.Errorf("advice of %s: %w", f.ID, err)
 	}
+	if dose && t.PredictedRate > 0 && e.Shorten(max(dosePods, int(t.PredictedRate*cmp.Or(o.DoseSeconds, doseSeconds)))) {
+		t.Pods = e.ExpectedPods()
+	}
+	o.Tell.Trying(n, dose, *t)
 	dir := filepath.Join(o.Out, t.Recording)
 	if err := o.Run(ctx, e, merge(now.settings, t.Set), dir, now.id); err != nil {
 		return nil, fmt.Errorf("run %s: %w", t.Recording, err)

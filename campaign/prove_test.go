@@ -105,6 +105,59 @@ func TestProveNothing(t *testing.T) {
 	}
 }
 
+// Pods come at the very rate of a limit, and the machine is full as well: which
+// of both it is, is tried.
+func TestProveBehindCapacity(t *testing.T) {
+	const name = "limit-on-a-full-machine"
+	out := filepath.Join(t.TempDir(), "proof")
+	h := &heard{}
+	pods := 0
+	again := play(t, name, name)
+	p, err := Prove(context.Background(), ProveOptions{
+		Recording: filepath.Join(recordings, name), Out: out, Rounds: 3, Tell: h,
+		Run: func(ctx context.Context, e *experiment.Experiment, settings []string, out, parent string) error {
+			if pods == 0 { // the dose comes first
+				pods = e.ExpectedPods()
+			}
+			return again(ctx, e, settings, out, parent)
+		},
+	})
+	if !errors.Is(err, ErrNothingToProve) || p.Proved || len(p.Rounds) != 1 {
+		t.Fatalf("%v: %+v", err, p)
+	}
+	r := p.Rounds[0]
+	if r.Finding.ID != "scheduler-client-limit" || !strings.HasPrefix(r.Behind, "The machine is at capacity") || r.Proven {
+		t.Errorf("%+v", r)
+	}
+	if !strings.HasPrefix(p.Ended, "The machine is at capacity") || !strings.Contains(p.Ended, "Round 1, behind that, did not change it") {
+		t.Error(p.Ended)
+	}
+	if r.Dose.Pods != 0 || pods != 600 {
+		t.Errorf("the dose asked for %d pods, says %d: 600 at the dose's rate take less than %d s", pods, r.Dose.Pods, doseSeconds)
+	}
+}
+
+// A dose is over when its rate is known.
+func TestDoseIsShort(t *testing.T) {
+	var asked []int
+	again := play(t, "scheduler-limit-15", "scheduler-limit-15")
+	p, err := Prove(context.Background(), ProveOptions{
+		Recording: filepath.Join(recordings, "scheduler-limit-15"), Out: filepath.Join(t.TempDir(), "proof"), Rounds: 1, DoseSeconds: 11, Tell: &heard{},
+		Run: func(ctx context.Context, e *experiment.Experiment, settings []string, out, parent string) error {
+			asked = append(asked, e.ExpectedPods())
+			return again(ctx, e, settings, out, parent)
+		},
+	})
+	if !errors.Is(err, ErrNotProven) || len(asked) != 2 {
+		t.Fatalf("%v: %v", err, asked)
+	}
+	dose := p.Rounds[0].Dose
+	want := max(dosePods, int(dose.PredictedRate*11))
+	if asked[0] != dose.Pods || asked[0] < want || asked[0] > want+1 || asked[1] <= asked[0] || p.Rounds[0].Lift.Pods != 0 {
+		t.Errorf("%v pods, of the dose %d, want %d", asked, dose.Pods, want)
+	}
+}
+
 func TestProveInvalid(t *testing.T) {
 	_, err := Prove(context.Background(), ProveOptions{
 		Recording: filepath.Join(recordings, "starved-generator"), Out: filepath.Join(t.TempDir(), "proof"), Rounds: 3, Tell: &heard{}, Run: play(t),

@@ -39,6 +39,11 @@ type Round struct {
 	// finding has none.
 	Dose *Trial `json:"dose,omitempty"`
 	Lift Trial  `json:"lift"`
+	// Behind is the summary of the finding that came first, where that was a
+	// resource that is used up, which nothing but more of it changes. Such a
+	// round looks whether this finding matters all the same, and proves nothing
+	// against the ones before if it does not.
+	Behind string `json:"behind,omitempty"`
 	// Proven, and in words why, or why not.
 	Proven  bool   `json:"proven"`
 	Verdict string `json:"verdict"`
@@ -47,6 +52,9 @@ type Round struct {
 // Trial is one run with a change.
 type Trial struct {
 	Recording string `json:"recording"` // folder, relative to the proof's
+	// Pods is how many the trial asked for; 0 where it was as many as before.
+	// Only a dose asks for fewer: all that counts of it is the rate.
+	Pods int `json:"pods,omitempty"`
 	// Set are the --set values of this trial on top of the round before.
 	Set []string `json:"set"`
 	// PredictedRate is in pods/s: of a dose what it should lead to, of a lift

@@ -31,6 +31,7 @@ type Round struct {
 	Change      []string      `json:"change"`     // --set values relative to the round before
 	Prediction  string        `json:"prediction"` // what the change was expected to do; empty for a baseline
 	Outcome     string        `json:"outcome"`    // whether it did
+	Took        string        `json:"took"`       // what the change took away; empty where it did not, or nothing tells
 	Verdict     string        `json:"verdict"`
 	Assessed    bool          `json:"assessed"` // a diagnosis stands behind findings and validity
 	Valid       bool          `json:"valid"`

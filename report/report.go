@@ -35,6 +35,11 @@ type Input struct {
 	// Dose marks a run that tried a smaller change only to see whether the
 	// symptom answers. The page shows it beside the next round.
 	Dose bool
+	// Lifted is the finding that the change takes away, where a proof says so,
+	// and Proven that it did. Without a proof the round before's first finding
+	// is taken for it.
+	Lifted *diagnose.Finding
+	Proven bool
 	// Prediction and Outcome are sentences: what the change should do, what it did.
 	Prediction, Outcome string
 }
@@ -79,6 +84,9 @@ func round(taken rows, in Input) Round {
 		r.judge(in.Diagnosis)
 	}
 	r.Name, r.Dose, r.Change, r.Prediction, r.Outcome = in.Name, in.Dose, in.Change, in.Prediction, in.Outcome
+	if in.Lifted != nil && in.Proven {
+		r.Took = noun(pageFinding(*in.Lifted))
+	}
 	return r
 }
 
@@ -103,11 +111,14 @@ func assemble(rounds []Round, o RenderOptions) Page {
 				r.Name = fmt.Sprintf("Round %d", steps+1)
 			}
 		}
+		if before != nil && !r.Dose && r.Outcome == "" && len(before.Findings) > 0 {
+			r.Took = noun(before.Findings[0])
+		}
 		if before != nil && r.Change == nil {
 			r.Change = added(before.Recording.Settings, r.Recording.Settings)
 		}
-		r.Warnings = append(r.Warnings, unlike(rounds[0].Recording, r.Recording)...)
-		if !r.Dose {
+		if !r.Dose { // of a dose only the rate counts
+			r.Warnings = append(r.Warnings, unlike(rounds[0].Recording, r.Recording)...)
 			before = r
 			steps++
 		}
@@ -190,9 +201,9 @@ func story(all []Round) string {
 		fmt.Fprintf(&b, "%s → %s pods/s, no gain", number(*from), number(*to))
 	}
 	var lifted []string
-	for _, r := range rounds[:len(rounds)-1] {
-		if len(r.Findings) > 0 {
-			lifted = append(lifted, noun(r.Findings[0]))
+	for _, r := range rounds[1:] {
+		if r.Took != "" {
+			lifted = append(lifted, r.Took)
 		}
 	}
 	if len(lifted) > 0 {

@@ -20,6 +20,10 @@ func TestStory(t *testing.T) {
 	if p.Verdict != want {
 		t.Errorf("story is %q", p.Verdict)
 	}
+	p.Rounds[3].Took = "" // tried, and not proven
+	if got := assemble(p.Rounds, RenderOptions{}).Verdict; got != "From 20 to 145 pods/s (×7.3): first kube-controller-manager’s client limit held it back; now this machine’s CPU does." {
+		t.Errorf("with a round that is not proven: %q", got)
+	}
 	var names []string
 	for _, r := range p.Rounds {
 		names = append(names, r.Name)

@@ -255,7 +255,11 @@ func synthPage() Page {
 	var rounds []Round
 	for i := range scenarios {
 		in := synthRows(i)
-		rounds = append(rounds, round(in, Input{Diagnosis: synthDiagnosis(i, in), Prediction: predictions[i], Outcome: outcomes[i]}))
+		input := Input{Diagnosis: synthDiagnosis(i, in), Prediction: predictions[i], Outcome: outcomes[i]}
+		if i > 0 {
+			input.Lifted, input.Proven = &synthDiagnosis(i-1, synthRows(i-1)).Findings[0], true
+		}
+		rounds = append(rounds, round(in, input))
 	}
 	// A dose stands between the baseline and the round that it speaks for.
 	dose := rounds[0]

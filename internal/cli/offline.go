@@ -224,7 +224,7 @@ func doseInput(n int, t compare.Trial) report.Input {
 func liftInput(n int, r compare.Round) report.Input {
 	return report.Input{
 		Name: fmt.Sprintf("Round %d", n), Change: r.Lift.Set,
-		Prediction: r.Lift.PredictedBy, Outcome: r.Verdict,
+		Prediction: r.Lift.PredictedBy, Outcome: r.Verdict, Lifted: &r.Finding, Proven: r.Proven,
 	}
 }
 

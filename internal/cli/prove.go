@@ -116,6 +116,9 @@ func (p *proofTeller) Trying(_ int, dose bool, t compare.Trial) {
 	if dose {
 		what = "dose"
 		predicted = fmt.Sprintf("predicted: %.1f pods/s", t.PredictedRate)
+		if t.Pods > 0 {
+			predicted += fmt.Sprintf(", with %d pods", t.Pods)
+		}
 	}
 	fmt.Fprintf(p.env.Stdout, "  %-10s %s\n             %s\n", what, strings.Join(t.Set, " "), predicted)
 }

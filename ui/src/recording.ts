@@ -24,6 +24,7 @@ export interface Round {
   change: string[]; // --set values relative to the round before
   prediction: string; // what the change was expected to do; empty for a baseline
   outcome: string; // whether it did
+  took: string; // what the change took away; empty where it did not, or nothing tells
   verdict: string;
   assessed: boolean; // a diagnosis stands behind findings and validity
   valid: boolean;

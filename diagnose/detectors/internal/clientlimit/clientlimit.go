@@ -148,7 +148,7 @@ func Assess(v *diagnose.View, c Client) diagnose.Outcome {
 		f.Grade = diagnose.Possible // the shape alone
 	}
 	advise(v, c, p, limit, known, &f)
-	f.RefutedBy = fmt.Sprintf("a run with a higher limit in which pods do not come faster, or with half of it in which they do not come at %.1f/s", v.Rate/2)
+	f.RefutedBy = fmt.Sprintf("a run with a higher limit in which pods do not come faster, or with %g of it in which they do not come at %.1f/s", less, less*v.Rate)
 	return diagnose.Found(f)
 }
 
@@ -235,18 +235,22 @@ func advise(v *diagnose.View, c Client, p stat.Plateau, l diagnose.Limit, known 
 		}
 		return diagnose.Dose{Set: set(c.Component, now*factor, max(1, float64(int(burst*factor+0.5)))), PredictRate: rate}
 	}
-	// A rise shows that it helps, if nothing else binds before; half is free of
-	// whatever binds next, but its run takes twice as long.
+	// A rise shows that it helps, if nothing else binds before; a fall is free of
+	// whatever binds next, but its run takes longer.
 	up, first := 2.0, true
 	if hasNext && next.Bound < up*clearance*v.Rate {
 		up = 1.5
 		first = next.Bound >= up*clearance*v.Rate
 	}
-	f.Advice.Dose = []diagnose.Dose{dose(up), dose(0.5)}
+	f.Advice.Dose = []diagnose.Dose{dose(up), dose(less)}
 	if !first {
 		slices.Reverse(f.Advice.Dose)
 	}
 }
+
+// less is a lower dose's part of the limit: far enough from all of it to be told
+// apart (compare.Tolerance), while the run does not get much longer.
+const less = 0.7
 
 // clearance is how far above a dose's rate the next bound must be, so that the dose
 // is met undisturbed.
