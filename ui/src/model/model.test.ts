@@ -9,7 +9,7 @@ import { common, functions, indicators, join, waitPerPod } from './story.ts'
 import { matches } from '../test/golden.ts'
 
 const round = (name: string, rate: number, seconds: number): Round => ({
-  name, dose: false, change: [], prediction: '', outcome: '', verdict: '', assessed: true, valid: true, invalid: [],
+  name, dose: false, change: [], prediction: '', outcome: '', took: '', verdict: '', assessed: true, valid: true, invalid: [],
   recording: {
     id: name, name, started: '2026-11-20T09:30:00Z', seconds, status: 'complete', endReason: '', kubernetes: 'v1.36.3', cluster: 'lab',
     profile: 'stock', settings: [], nodes: 1, simulated: true, pods: 4, load: 'Deployments', machine: [], components: [], phases: [], observers: [],
