@@ -228,6 +228,8 @@ func (v *View) invalid() []string {
 	c := v.Counts
 	switch {
 	case v.Observed:
+	case v.HasOperations && c.Expected == 0 && c.Seen == 0:
+		// The load was of other things: reads, objects without pods.
 	case !v.HasPods || c.Seen == 0:
 		why = append(why, "no pod was observed")
 	default:

@@ -217,6 +217,7 @@ func TestStagesAddUp(t *testing.T) {
 type faulty struct {
 	*diagnosetest.Run
 	pods     func([]record.Pod) []record.Pod
+	ops      func([]record.Operation) []record.Operation // and no pods are expected
 	increase error
 	gaps     []record.Gap
 }
@@ -224,7 +225,18 @@ type faulty struct {
 func (f faulty) Meta() record.Meta {
 	m := f.Run.Meta()
 	m.Gaps = f.gaps
+	if f.ops != nil {
+		m.Workload.ExpectedPods = 0
+	}
 	return m
+}
+
+func (f faulty) Operations() ([]record.Operation, error) {
+	o, err := f.Run.Operations()
+	if f.ops != nil {
+		o = f.ops(append([]record.Operation(nil), o...))
+	}
+	return o, err
 }
 
 func (f faulty) Pods() ([]record.Pod, error) {
@@ -298,6 +310,33 @@ func TestWatchGaps(t *testing.T) {
 		}
 		if d.Valid != tt.valid || tt.valid && !strings.Contains(strings.Join(d.Warnings, "\n"), "s late") {
 			t.Errorf("%v s: valid %v, %q %q", tt.seconds, d.Valid, d.InvalidReasons, d.Warnings)
+		}
+	}
+}
+
+// A load of reads, or of objects without pods, asks for none: that none came is
+// no fault. That a part of it was never sent is one.
+func TestLoadWithoutPods(t *testing.T) {
+	for missed, valid := range map[int]bool{0: true, 3: false} {
+		r, err := diagnosetest.Parse("pods 100 bare 5/s")
+		if err != nil {
+			t.Fatal(err)
+		}
+		reads := func(ops []record.Operation) []record.Operation {
+			for i := range ops {
+				ops[i].Pods, ops[i].Verb = 0, "stale-list"
+				if i < missed {
+					ops[i].SentMicros = 0
+				}
+			}
+			return ops
+		}
+		d, err := diagnose.Run(faulty{Run: r, pods: func([]record.Pod) []record.Pod { return nil }, ops: reads}, detectors.All)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if d.Valid != valid {
+			t.Errorf("%d missed: valid %v, %q", missed, d.Valid, d.InvalidReasons)
 		}
 	}
 }

@@ -120,11 +120,20 @@ func (v *View) read() error {
 			v.Pods = append(v.Pods, p)
 		}
 	}
-	// An operation is measured where it asks for pods: deleting and scaling
-	// down are load, not part of a pod's way to Running.
+	// An operation is measured where it asks for pods: reading, deleting and
+	// scaling down are load, not part of a pod's way to Running. That they were
+	// sent counts all the same.
 	for _, o := range ops {
-		if o.Pods > 0 && measured(steady, o.Phase, window, hasWindow, o.DueMicros) {
+		if !measured(steady, o.Phase, window, hasWindow, o.DueMicros) {
+			continue
+		}
+		if o.Pods > 0 {
 			v.Operations = append(v.Operations, o)
+			continue
+		}
+		v.Counts.Requests++
+		if o.SentMicros == 0 {
+			v.Counts.Missed++
 		}
 	}
 	sort.SliceStable(v.Pods, func(i, j int) bool {

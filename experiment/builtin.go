@@ -13,6 +13,9 @@ import (
 //go:embed builtin/*.yaml
 var builtinFiles embed.FS
 
+//go:embed starter/mine.yaml
+var starter []byte
+
 // Params are a built-in experiment's parameters by name, as the command line
 // has them: {"nodes": "50"}. What is left out keeps its default.
 type Params map[string]string
@@ -31,13 +34,16 @@ var (
 	nodesParam       = Param{"nodes", "50", "hollow nodes"}
 	podsPerNodeParam = Param{"pods-per-node", "30", "pods for each node"}
 	rateParam        = Param{"rate", "20/s", "how fast pods are created"}
+	churnRateParam   = Param{"rate", "5/s", "how fast Deployments are created and deleted"}
 )
 
 // Builtins lists the built-in experiments, sorted by name.
 func Builtins() []Info {
 	return []Info{
+		{"churn", "Deployments of 10 pods that come and go, a tenth of them in each cycle: what does steady turnover cost?", []Param{nodesParam, podsPerNodeParam, churnRateParam}},
 		{"density", "one Deployment with 30 pods for each node, created at once: how fast do pods start?", []Param{nodesParam, podsPerNodeParam}},
 		{"density-direct", "the same number of bare pods at a fixed rate: does the cluster keep up?", []Param{nodesParam, podsPerNodeParam, rateParam}},
+		{"idle", "nodes and nothing else, for two minutes: what does the cluster cost before anybody uses it?", []Param{nodesParam}},
 	}
 }
 
@@ -100,7 +106,9 @@ func BuiltinYAML(name string, p Params) ([]byte, error) {
 // builtinValues is what the built-in files' templates see.
 type builtinValues struct {
 	Nodes, PodsPerNode, Pods, NodePods int
-	Rate                               string
+	// Of churn: with what is going, a tenth more pods than stay, and a little.
+	Deployments, ChurnPods int
+	Rate                   string
 }
 
 func (info Info) values(p Params) (builtinValues, error) {
@@ -125,10 +133,15 @@ func (info Info) values(p Params) (builtinValues, error) {
 		return n
 	}
 	const mostNodes, mostPods = 20_000, 1000
-	v.Nodes, v.PodsPerNode = number("nodes", mostNodes), number("pods-per-node", mostPods)
+	v.Nodes = number("nodes", mostNodes)
+	if _, ok := given["pods-per-node"]; ok {
+		v.PodsPerNode = number("pods-per-node", mostPods)
+	}
 	v.Pods = v.Nodes * v.PodsPerNode
 	// Asking for more pods on a node than it holds by default is asking for larger nodes.
 	v.NodePods = max(defaultNodePods, v.PodsPerNode)
+	v.Deployments = max(1, v.Pods/10)
+	v.ChurnPods = max(defaultNodePods, v.PodsPerNode*5/4, 20)
 	if rate, ok := given["rate"]; ok {
 		if _, err := ParseRate(rate); err != nil {
 			ps = append(ps, Problem{File: "--rate", Text: fmt.Sprintf("%v, got %s", err, quote(rate))})

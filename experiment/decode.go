@@ -7,6 +7,7 @@ import (
 	"io"
 	"maps"
 	"os"
+	"path/filepath"
 	"reflect"
 	"regexp"
 	"slices"
@@ -25,14 +26,34 @@ const maxFile = 1 << 20
 // longFile is in lines; the built-in experiments have about 60.
 const longFile = 300
 
+// Options say how to read an experiment; the zero value is for a lab.
+type Options struct {
+	// Existing says that the control plane is not ours: its own nodes may take
+	// the pods, so that the file need not bring any.
+	Existing bool
+	// Variables are values of the file's variables that take the place of its
+	// own.
+	Variables map[string]string
+
+	templates func(name string) ([]byte, error) // reads a file beside the experiment
+	variant   bool                              // read to check a variant, which has none itself
+}
+
 // ParseFile reads and checks the experiment file at path.
-func ParseFile(path string) (*Experiment, error) { return parseFile(path, false) }
+func ParseFile(path string) (*Experiment, error) { return ParseFileWith(path, Options{}) }
 
-// ParseFileExisting is ParseFile for a control plane that is not ours: its own
-// nodes may take the pods, so that the file need not bring any.
-func ParseFileExisting(path string) (*Experiment, error) { return parseFile(path, true) }
-
-func parseFile(path string, existing bool) (*Experiment, error) {
+// ParseFileWith is ParseFile with options. Templates are read from the file's
+// own folder and from nowhere else: an experiment that somebody sent must not
+// take other files of this machine into a recording.
+func ParseFileWith(path string, o Options) (*Experiment, error) {
+	o.templates = func(name string) ([]byte, error) {
+		beside, err := os.OpenRoot(filepath.Dir(path))
+		if err != nil {
+			return nil, err
+		}
+		defer beside.Close()
+		return beside.ReadFile(name)
+	}
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, fmt.Errorf("read experiment: %w", err)
@@ -42,27 +63,39 @@ func parseFile(path string, existing bool) (*Experiment, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read experiment: %w", err)
 	}
-	return parse(path, data, existing)
+	return parse(path, data, o)
 }
 
 // Parse decodes and checks an experiment. Name is for messages. What is wrong
 // with the content comes back as Problems.
-func Parse(name string, data []byte) (*Experiment, error) { return parse(name, data, false) }
+func Parse(name string, data []byte) (*Experiment, error) { return parse(name, data, Options{}) }
 
-func parse(name string, data []byte, existing bool) (*Experiment, error) {
+func parse(name string, data []byte, o Options) (*Experiment, error) {
 	root, problem := parseYAML(data)
 	if problem != nil {
 		problem.File = name
 		return nil, Problems{*problem}
 	}
+	return build(name, root, o)
+}
+
+// build makes an experiment of a file's document.
+func build(name string, root *yaml.Node, o Options) (*Experiment, error) {
 	e := &Experiment{}
 	e.setDefaults()
-	e.Cluster.Existing = existing
+	e.Cluster.Existing = o.Existing
 	d := decoder{source: newSource(name)}
+	d.source.templates = o.templates
+	d.declare(root, o.Variables)
 	d.value(root, reflect.ValueOf(e).Elem(), "")
+	d.unused()
 	e.source = d.source
 	e.complete()
-	if err := append(d.problems, e.problems()...).err(); err != nil {
+	problems := append(d.problems, e.problems()...)
+	if len(problems) == 0 && !o.variant {
+		problems = e.variantProblems(root, o)
+	}
+	if err := problems.err(); err != nil {
 		return nil, err
 	}
 	return e, nil
@@ -148,9 +181,13 @@ type source struct {
 	file  string
 	place map[string]place // by path
 	bad   map[string]bool  // paths that did not decode
+
+	variables map[string]*variable
+	templates func(name string) ([]byte, error) // nil: there is no file to be beside of
 }
 
 type place struct {
+	file         string // the template's; empty: the experiment's
 	line, column int
 	set          string // the --set setting, where one gave the value
 }
@@ -180,6 +217,9 @@ func (s source) problem(path, text string) Problem {
 	for at := path; ; at = parentPath(at) {
 		if pl, ok := s.place[at]; ok {
 			p.Line, p.Column = pl.line, pl.column
+			if pl.file != "" {
+				p.File = pl.file
+			}
 			if pl.set != "" {
 				p.File = "--set " + pl.set
 			}
@@ -213,6 +253,7 @@ type enum interface{ values() []string }
 type decoder struct {
 	source   source
 	set      string // the --set setting that is being decoded; empty: the file
+	file     string // the template that is being decoded; empty: the experiment
 	problems Problems
 }
 
@@ -223,6 +264,9 @@ func (d *decoder) fail(n *yaml.Node, path, format string, args ...any) {
 
 func (d *decoder) report(n *yaml.Node, path, text string) {
 	p := Problem{File: d.source.file, Line: n.Line, Column: n.Column, Path: path, Text: text}
+	if d.file != "" {
+		p.File = d.file
+	}
 	if d.set != "" {
 		p.File, p.Line, p.Column = "--set "+d.set, 0, 0
 	}
@@ -235,7 +279,7 @@ func (d *decoder) placed(path string, n *yaml.Node) {
 		d.source.place[path] = place{set: d.set}
 		return
 	}
-	d.source.place[path] = place{line: n.Line, column: n.Column}
+	d.source.place[path] = place{file: d.file, line: n.Line, column: n.Column}
 }
 
 var (
@@ -245,23 +289,36 @@ var (
 	limitType        = reflect.TypeFor[Limit]()
 	quantityType     = reflect.TypeFor[Quantity]()
 	distributionType = reflect.TypeFor[Distribution]()
+	manifestType     = reflect.TypeFor[Manifest]()
 )
 
 // value decodes n into v. Where v already holds defaults, keys that n leaves
 // out keep them.
 func (d *decoder) value(n *yaml.Node, v reflect.Value, path string) {
+	if n = d.accept(n, path); n != nil {
+		d.decode(n, v, path)
+	}
+}
+
+// accept is the node with its variables filled in; nil, and told, where the
+// language has no such node.
+func (d *decoder) accept(n *yaml.Node, path string) *yaml.Node {
 	d.placed(path, n)
 	switch {
 	case n.Kind == yaml.AliasNode || n.Anchor != "":
 		d.fail(n, path, "anchors and aliases are not part of the language: write the value out")
-		return
+		return nil
 	case n.Style&yaml.TaggedStyle != 0:
 		d.fail(n, path, "the tag %s is not part of the language: leave it out", n.Tag)
-		return
+		return nil
 	case n.Kind == yaml.ScalarNode && n.ShortTag() == "!!null":
 		d.fail(n, path, "has no value: give it one, or leave the key out")
-		return
+		return nil
 	}
+	return d.filled(n, path)
+}
+
+func (d *decoder) decode(n *yaml.Node, v reflect.Value, path string) {
 	if v.Kind() == reflect.Pointer {
 		if v.IsNil() {
 			v.Set(newDefault(v.Type().Elem()))
@@ -271,6 +328,9 @@ func (d *decoder) value(n *yaml.Node, v reflect.Value, path string) {
 	switch v.Type() {
 	case rateType:
 		d.rate(n, v, path)
+		return
+	case manifestType:
+		d.manifest(n, v, path)
 		return
 	case distributionType:
 		v.SetZero() // a distribution is given whole: its parameters belong to its kind
@@ -460,43 +520,89 @@ func parseScalar(n *yaml.Node, v reflect.Value) error {
 	return nil
 }
 
-// perSecondRate is a constant rate inside a ramp.
+// perSecondRate is a constant rate inside another form of rate.
 type perSecondRate float64
 
-// ramp is the long form of a Rate.
+// ramp, poisson and rateStep are the long forms of a Rate.
 type ramp struct {
 	From perSecondRate `yaml:"from" rule:"required"`
 	To   perSecondRate `yaml:"to" rule:"required"`
 	Over time.Duration `yaml:"over" rule:"required,min=1ms,max=24h"`
 }
 
+type poisson struct {
+	Poisson perSecondRate `yaml:"poisson" rule:"required"`
+}
+
+type rateStep struct {
+	Rate perSecondRate `yaml:"rate" rule:"required"`
+	For  time.Duration `yaml:"for" rule:"required,min=1ms,max=24h"`
+}
+
 func (d *decoder) rate(n *yaml.Node, v reflect.Value, path string) {
-	switch n.Kind {
-	case yaml.MappingNode:
-		var r ramp
-		d.structure(n, reflect.ValueOf(&r).Elem(), path)
-		more := checkRules(reflect.ValueOf(r), path, d.source)
-		for _, p := range more {
-			d.source.bad[p.Path] = true
+	var r Rate
+	switch {
+	case n.Kind == yaml.MappingNode && meansPoisson(n):
+		var long poisson
+		d.long(n, &long, path)
+		r = Rate{PerSecond: float64(long.Poisson), Poisson: true}
+	case n.Kind == yaml.MappingNode:
+		var long ramp
+		d.long(n, &long, path)
+		r = Rate{PerSecond: float64(long.To), From: float64(long.From), Over: long.Over}
+	case n.Kind == yaml.SequenceNode && len(n.Content) == 0:
+		d.fail(n, path, "the list of steps is empty")
+		return
+	case n.Kind == yaml.SequenceNode:
+		for i, item := range n.Content {
+			var long rateStep
+			at := fmt.Sprintf("%s[%d]", path, i)
+			d.placed(at, item)
+			d.long(item, &long, at)
+			r.Steps = append(r.Steps, RateStep{float64(long.Rate), long.For})
 		}
-		d.problems = append(d.problems, more...) // seen here, because a Rate no longer shows them
-		v.Set(reflect.ValueOf(Rate{PerSecond: float64(r.To), From: float64(r.From), Over: r.Over}))
-	case yaml.ScalarNode:
-		r, err := ParseRate(n.Value)
-		if err != nil {
+	case n.Kind == yaml.ScalarNode:
+		var err error
+		if r, err = ParseRate(n.Value); err != nil {
 			d.fail(n, path, "%v, got %s", err, describe(n))
 			return
 		}
-		v.Set(reflect.ValueOf(r))
 	default:
 		d.fail(n, path, "%v, got %s", errRate, describe(n))
+		return
 	}
+	v.Set(reflect.ValueOf(r))
+}
+
+// meansPoisson reports whether a mapping was meant to be Poisson arrivals.
+func meansPoisson(n *yaml.Node) bool {
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		if nearest(n.Content[i].Value, []string{"from", "to", "over", "poisson"}) == "poisson" {
+			return true
+		}
+	}
+	return false
+}
+
+// long decodes a long form of a Rate and checks it, because the Rate no longer
+// shows what is missing.
+func (d *decoder) long(n *yaml.Node, form any, path string) {
+	v := reflect.ValueOf(form).Elem()
+	d.structure(n, v, path)
+	if d.source.isBad(path) {
+		return
+	}
+	more := checkRules(v, path, d.source)
+	for _, p := range more {
+		d.source.bad[p.Path] = true
+	}
+	d.problems = append(d.problems, more...)
 }
 
 // field is one key of a struct.
 type field struct {
 	key   string
-	index int
+	index []int // as of reflect.Value.FieldByIndex
 	rules rules
 }
 
@@ -509,7 +615,14 @@ func fieldsOf(t reflect.Type) []field {
 		if !f.IsExported() || key == "-" || key == "" {
 			continue
 		}
-		fs = append(fs, field{key: key, index: i, rules: parseRules(f.Tag.Get("rule"))})
+		if key == ",inline" {
+			for _, inner := range fieldsOf(f.Type) {
+				inner.index = append([]int{i}, inner.index...)
+				fs = append(fs, inner)
+			}
+			continue
+		}
+		fs = append(fs, field{key: key, index: []int{i}, rules: parseRules(f.Tag.Get("rule"))})
 	}
 	return fs
 }
@@ -528,7 +641,7 @@ func (d *decoder) structure(n *yaml.Node, v reflect.Value, path string) {
 	if n.Kind == yaml.ScalarNode {
 		for _, f := range fields {
 			if f.rules.has("short") {
-				d.value(n, v.Field(f.index), join(path, f.key))
+				d.value(n, v.FieldByIndex(f.index), join(path, f.key))
 				if v.Type() == distributionType {
 					v.FieldByName("Kind").SetString(string(Constant))
 				}
@@ -556,8 +669,11 @@ func (d *decoder) structure(n *yaml.Node, v reflect.Value, path string) {
 			d.report(key, path, text)
 			return
 		}
-		d.value(value, v.Field(fields[i].index), join(path, key.Value))
+		d.value(value, v.FieldByIndex(fields[i].index), join(path, key.Value))
 	})
+	if o := v.FieldByName("Objects"); o.IsValid() {
+		d.template(o.Addr().Interface().(*Objects), path)
+	}
 }
 
 // keyElsewhere finds a key that belongs one or two levels deeper than where
@@ -576,7 +692,7 @@ func keyElsewhere(t reflect.Type, key string) string {
 			if f.key == key && l.path != "" {
 				return path
 			}
-			ft := l.t.Field(f.index).Type
+			ft := l.t.FieldByIndex(f.index).Type
 			if ft.Kind() == reflect.Pointer {
 				ft = ft.Elem()
 			}
@@ -643,7 +759,9 @@ func (d *decoder) mapping(n *yaml.Node, v reflect.Value, path string) {
 		case t == nullableType || t.Kind() == reflect.String:
 			// Flags and environment variables are text whatever they look
 			// like: kube-api-qps: 100 needs no quotes.
-			d.value(asText(value), element, at)
+			if value = d.accept(value, at); value != nil {
+				d.decode(asText(value), element, at)
+			}
 		default:
 			d.value(value, element, at)
 		}

@@ -2,6 +2,7 @@ package experiment
 
 import (
 	"os"
+	"path/filepath"
 	"reflect"
 	"regexp"
 	"strings"
@@ -51,18 +52,20 @@ func TestDocsNameEveryKey(t *testing.T) {
 				}
 			}
 		}
-		if typ.Kind() != reflect.Struct || isScalar(typ) || typ == rateType {
+		if typ.Kind() != reflect.Struct || isScalar(typ) || typ == rateType || typ == manifestType {
 			return
 		}
 		for _, f := range fieldsOf(typ) {
 			if !strings.Contains(all, "\n"+f.key+"\n") && !strings.Contains(all, f.key+": ") {
 				t.Errorf("%s does not name the key %q of %s", docs, f.key, typ)
 			}
-			walk(typ.Field(f.index).Type)
+			walk(typ.FieldByIndex(f.index).Type)
 		}
 	}
 	walk(reflect.TypeFor[Experiment]())
 	walk(reflect.TypeFor[ramp]())
+	walk(reflect.TypeFor[poisson]())
+	walk(reflect.TypeFor[rateStep]())
 	for _, name := range ComponentNames() {
 		if !strings.Contains(all, "\n"+name+"\n") {
 			t.Errorf("%s does not name the component %s", docs, name)
@@ -91,7 +94,7 @@ func TestDocsSettingsApply(t *testing.T) {
 		t.Fatalf("%d settings", len(settings))
 	}
 	for _, m := range settings {
-		if m[1] == "PATH=VALUE" {
+		if strings.HasSuffix(m[1], "=VALUE") { // the form, not an example
 			continue
 		}
 		e, err := Parse("example", []byte(example))
@@ -105,6 +108,80 @@ func TestDocsSettingsApply(t *testing.T) {
 		}
 		if err != nil {
 			t.Errorf("--set %s: %v", m[1], err)
+		}
+	}
+}
+
+// The published schema is the one that the types make.
+func TestPublishedSchema(t *testing.T) {
+	const file = "../docs/experiment.schema.json"
+	data, err := Schema()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if *update {
+		if err := os.WriteFile(file, data, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	kept, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if string(kept) != string(data) {
+		t.Errorf("%s is not what `kubedyno experiment schema` prints: -update rewrites it", file)
+	}
+}
+
+// What the language takes, the schema takes too, and of what it refuses the
+// schema sees wrong keys and types.
+func TestSchemaAgreesWithTheLanguage(t *testing.T) {
+	good := map[string][]byte{"starter": Starter()}
+	for _, m := range regexp.MustCompile("(?s)```yaml\n(.*?)```").FindAllStringSubmatch(readDocs(t), -1) {
+		good["docs: "+m[1][:30]] = []byte(m[1])
+	}
+	files, err := filepath.Glob("../examples/*.yaml")
+	if err != nil || len(files) < 4 {
+		t.Fatalf("%d examples, %v", len(files), err)
+	}
+	for _, name := range files {
+		data, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := ParseFile(name); err != nil {
+			t.Error(err)
+		}
+		good[name] = data
+	}
+	for _, b := range Builtins() {
+		e, err := Builtin(b.Name, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if good[b.Name+" as printed"], err = e.YAML(); err != nil {
+			t.Fatal(err)
+		}
+		if good[b.Name], err = BuiltinYAML(b.Name, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s := loadSchema(t)
+	for name, data := range good {
+		if err := s.validate(data); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	for _, bad := range []string{
+		"unknown-key-in-flow", "wrong-case-kind", "text-as-number", "phases-mapping", "no-phases", "phase-with-two-actions", "phase-without-action",
+		"many-at-once", "unknown-component", "ramp-incomplete", "read-empty-mix", "clients-many", "read-shares", "repetitions", "update-key",
+	} {
+		data, err := os.ReadFile("testdata/bad/" + bad + ".yaml")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if s.validate(data) == nil {
+			t.Errorf("the schema takes %s", bad)
 		}
 	}
 }

@@ -5,13 +5,16 @@ import (
 	"fmt"
 	"reflect"
 	"strconv"
+	"strings"
 	"time"
 
 	"go.yaml.in/yaml/v3"
 )
 
 // YAML writes the effective experiment: every value that applies, defaults and
-// settings included. Parse reads it back as the same experiment.
+// settings included, variables filled in. Variants and repetitions are left
+// out: they are about many runs, and this is one. Parse reads it back as the
+// same experiment.
 func (e *Experiment) YAML() ([]byte, error) {
 	var b bytes.Buffer
 	enc := yaml.NewEncoder(&b)
@@ -23,6 +26,60 @@ func (e *Experiment) YAML() ([]byte, error) {
 		return nil, fmt.Errorf("write experiment: %w", err)
 	}
 	return b.Bytes(), nil
+}
+
+func encodeRate(r Rate) *yaml.Node {
+	mapping := func(pairs ...string) *yaml.Node {
+		n := &yaml.Node{Kind: yaml.MappingNode, Style: yaml.FlowStyle}
+		for i := 0; i < len(pairs); i += 2 {
+			add(n, pairs[i], scalar("!!str", pairs[i+1]))
+		}
+		return n
+	}
+	switch {
+	case len(r.Steps) > 0:
+		n := &yaml.Node{Kind: yaml.SequenceNode, Style: yaml.FlowStyle}
+		for _, s := range r.Steps {
+			n.Content = append(n.Content, mapping("rate", perSecond(s.PerSecond), "for", formatDuration(s.For)))
+		}
+		return n
+	case r.Poisson:
+		return mapping("poisson", perSecond(r.PerSecond))
+	case r.Over > 0:
+		return mapping("from", perSecond(r.From), "to", perSecond(r.PerSecond), "over", formatDuration(r.Over))
+	}
+	return scalar("!!str", r.String())
+}
+
+// encodeAny writes a part of a manifest.
+func encodeAny(v any) *yaml.Node {
+	switch x := v.(type) {
+	case map[string]any:
+		n := &yaml.Node{Kind: yaml.MappingNode}
+		for _, k := range sortedKeys(x) {
+			add(n, k, encodeAny(x[k]))
+		}
+		return n
+	case []any:
+		n := &yaml.Node{Kind: yaml.SequenceNode}
+		for _, item := range x {
+			n.Content = append(n.Content, encodeAny(item))
+		}
+		return n
+	case string:
+		return scalar("!!str", escape(x))
+	case bool:
+		return scalar("!!bool", strconv.FormatBool(x))
+	case int64:
+		return scalar("!!int", strconv.FormatInt(x, 10))
+	case float64:
+		text := strconv.FormatFloat(x, 'g', -1, 64)
+		if !strings.ContainsAny(text, ".e") {
+			text += ".0" // or it would be read as a whole number
+		}
+		return scalar("!!float", text)
+	}
+	return scalar("!!null", "null")
 }
 
 func defaultOf(t reflect.Type) reflect.Value { return newDefault(t).Elem() }
@@ -43,14 +100,9 @@ func encode(v, def reflect.Value) *yaml.Node {
 	case Quantity:
 		return &yaml.Node{Kind: yaml.ScalarNode, Value: string(x)} // 16 needs no quotes
 	case Rate:
-		if x.Over == 0 {
-			return scalar("!!str", x.String())
-		}
-		n := &yaml.Node{Kind: yaml.MappingNode, Style: yaml.FlowStyle}
-		add(n, "from", scalar("!!str", perSecond(x.From)))
-		add(n, "to", scalar("!!str", perSecond(x.PerSecond)))
-		add(n, "over", scalar("!!str", formatDuration(x.Over)))
-		return n
+		return encodeRate(x)
+	case Manifest:
+		return encodeAny(map[string]any(x))
 	case Distribution:
 		if x.Kind == Constant {
 			return scalar("!!str", formatDuration(x.Value))
@@ -61,7 +113,7 @@ func encode(v, def reflect.Value) *yaml.Node {
 	}
 	switch v.Kind() {
 	case reflect.String:
-		return scalar("!!str", v.String())
+		return scalar("!!str", escape(v.String()))
 	case reflect.Bool:
 		return scalar("!!bool", strconv.FormatBool(v.Bool()))
 	case reflect.Int, reflect.Int64:
@@ -95,10 +147,13 @@ func encode(v, def reflect.Value) *yaml.Node {
 func encodeStruct(v, def reflect.Value) *yaml.Node {
 	n := &yaml.Node{Kind: yaml.MappingNode}
 	for _, f := range fieldsOf(v.Type()) {
-		fv, fd := v.Field(f.index), def.Field(f.index)
+		fv, fd := v.FieldByIndex(f.index), def.FieldByIndex(f.index)
 		empty := fv.IsZero() || fv.Kind() == reflect.Map && fv.Len() == 0 || fv.Kind() == reflect.Slice && fv.Len() == 0
 		if empty && fd.IsZero() && !f.rules.has("required") {
 			continue
+		}
+		if f.key == "variables" || f.key == "variants" || f.key == "repetitions" {
+			continue // see YAML
 		}
 		add(n, f.key, encode(fv, fd))
 	}

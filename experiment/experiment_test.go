@@ -75,7 +75,10 @@ func golden(t *testing.T, file, got string) {
 // same compares experiments by what they say, not by where it was said.
 func same(a, b *Experiment) bool {
 	x, y := *a, *b
-	x.source, y.source = source{}, source{}
+	for _, e := range []*Experiment{&x, &y} {
+		// What is about many runs is not written.
+		e.source, e.Variables, e.Variants, e.Repetitions = source{}, nil, nil, 0
+	}
 	return reflect.DeepEqual(x, y)
 }
 
@@ -90,7 +93,11 @@ func drawDuration(t *rapid.T, lo, hi time.Duration) time.Duration {
 
 func drawRate(t *rapid.T) Rate {
 	per := rapid.Float64Range(0.1, 10_000)
-	switch rapid.IntRange(0, 3).Draw(t, "rate") {
+	switch rapid.IntRange(0, 5).Draw(t, "rate") {
+	case 4:
+		return Rate{PerSecond: per.Draw(t, "mean"), Poisson: true}
+	case 5:
+		return Rate{Steps: []RateStep{{per.Draw(t, "first"), drawDuration(t, time.Millisecond, time.Hour)}, {per.Draw(t, "then"), time.Second}}}
 	case 0:
 		return Rate{Burst: true}
 	case 1:
@@ -149,8 +156,8 @@ func drawExperiment(t *rapid.T) *Experiment {
 	for i := range n {
 		name := drawName(t, i+1)
 		cr := &Create{}
-		cr.setDefaults()
 		cr.Kind, cr.Count, cr.Rate, cr.Wait = Pod, rapid.IntRange(1, 1000).Draw(t, "count"), drawRate(t), drawWait(t, StateRunning)
+		cr.Objects.complete()
 		cr.Pod.Token = rapid.Bool().Draw(t, "token")
 		cr.Pod.Labels = map[string]string{"app": "a{index}-{phase}"}
 		if rapid.Bool().Draw(t, "deployment") {
@@ -159,12 +166,12 @@ func drawExperiment(t *rapid.T) *Experiment {
 		cr.SendWithin = drawDuration(t, time.Millisecond, time.Hour)
 		e.Phases = append(e.Phases, Phase{Name: name, Kind: KindSteady, Create: cr})
 		if cr.Kind == Deployment && rapid.Bool().Draw(t, "scale") {
-			s := &Scale{Phase: name, Replicas: 0, Rate: drawRate(t), SendWithin: time.Second, Wait: drawWait(t, StateGone)}
+			s := &Scale{Phase: name, Replicas: 0, Pacing: Pacing{Rate: drawRate(t), SendWithin: time.Second}, Wait: drawWait(t, StateGone)}
 			e.Phases = append(e.Phases, Phase{Name: name + "-s", Kind: KindDrain, Scale: s})
 		}
 		switch rapid.IntRange(0, 2).Draw(t, "then") {
 		case 0:
-			d := &Delete{Phase: name, Rate: drawRate(t), SendWithin: time.Second, Wait: drawWait(t, StateGone)}
+			d := &Delete{Phase: name, Pacing: Pacing{Rate: drawRate(t), SendWithin: time.Second}, Wait: drawWait(t, StateGone)}
 			e.Phases = append(e.Phases, Phase{Name: name + "-d", Kind: KindDrain, Delete: d})
 		case 1:
 			e.Phases = append(e.Phases, Phase{Name: name + "-i", Kind: KindSettle, Settle: &Settle{For: drawDuration(t, time.Second, time.Hour)}},
@@ -206,7 +213,8 @@ func TestBuiltins(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%s: %v", b.Name, err)
 		}
-		if e.Name != b.Name || e.ExpectedPods() != 1500 || e.PeakPods() != 1500 || e.Cluster.Nodes != 50 {
+		pods := map[string][2]int{"density": {1500, 1500}, "density-direct": {1500, 1500}, "churn": {450, 1500}, "idle": {0, 0}}[b.Name]
+		if e.Name != b.Name || e.ExpectedPods() != pods[0] || e.PeakPods() != pods[1] || e.Cluster.Nodes != 50 {
 			t.Errorf("%s: %d pods, %d at most, %d nodes", b.Name, e.ExpectedPods(), e.PeakPods(), e.Cluster.Nodes)
 		}
 		data, err := e.YAML()
@@ -293,7 +301,7 @@ objectives: [{indicator: pod-startup, limit: 5s}]
 		{set: "cluster.node.startDelay={distribution: uniform, max: 1s}", want: "--set cluster.node.startDelay={distribution: uniform, max: 1s}: cluster.node.startDelay: min is missing: a uniform distribution takes min and max"},
 		{set: "phases.load.create.rate=50/s", check: func(e *Experiment) bool { return e.Phases[0].Create.Rate.PerSecond == 50 }},
 		{set: "phases[0].create.rate={from: 1/s, to: 9/s, over: 10s}", check: func(e *Experiment) bool {
-			return e.Phases[0].Create.Rate == Rate{From: 1, PerSecond: 9, Over: 10 * time.Second}
+			return reflect.DeepEqual(e.Phases[0].Create.Rate, Rate{From: 1, PerSecond: 9, Over: 10 * time.Second})
 		}},
 		{set: "phases.load.create.wait.timeout=1h", check: func(e *Experiment) bool {
 			return *e.Phases[0].Create.Wait == Wait{For: StateRunning, Timeout: time.Hour, Stall: 2 * time.Minute}
@@ -369,7 +377,7 @@ phases:
 		if s.Until != nil {
 			until = string(s.Until.For)
 		}
-		fmt.Fprintf(&b, "%s %s %s %+d %d %s\n", s.Name, s.Kind, s.Action(), s.Pods, s.Total, until)
+		fmt.Fprintf(&b, "%s %s %s %+d %d %s\n", s.Name, s.Kind, s.Action(), s.Adds-s.Removes, s.Total, until)
 	}
 	const want = `warm warm-up create +20 20 running
 settle settle settle +0 20 -
@@ -381,6 +389,171 @@ last settle settle +0 600 -
 `
 	if b.String() != want || e.ExpectedPods() != 600 || e.PeakPods() != 620 {
 		t.Errorf("%d expected, %d peak\n got\n%s\nwant\n%s", e.ExpectedPods(), e.PeakPods(), b.String(), want)
+	}
+}
+
+// What each action adds, takes away and takes at least.
+func TestPlanOfEveryAction(t *testing.T) {
+	e, err := Parse("plan", []byte(`
+name: plan
+cluster: {nodes: 40}
+phases:
+  - {name: load, create: {kind: Deployment, count: 10, replicas: 4, rate: {poisson: 3/s}}}
+  - {name: sets, apply: {count: 2, rate: 1/s, object: {apiVersion: apps/v1, kind: StatefulSet, spec: {replicas: 3}}}}
+  - {name: jobs, create: {count: 2, rate: burst, object: {apiVersion: batch/v1, kind: Job, spec: {completions: 5}}}}
+  - {name: all, create: {count: 1, object: {apiVersion: apps/v1, kind: DaemonSet}}}
+  - {name: maps, create: {count: 30, rate: [{rate: 5/s, for: 2s}, {rate: 10/s, for: 1s}], object: {apiVersion: v1, kind: ConfigMap}}}
+  - {name: grow, scale: {phase: load, replicas: 6, rate: burst}}
+  - {name: mark, patch: {phase: maps, count: 100, rate: 10/s, patch: {data: {a: b}}}}
+  - {name: roll, update: {phase: load, rate: burst, wait: running}}
+  - {name: again, apply: {phase: sets, rate: 1/s}}
+  - {name: turn, churn: {phase: load, percent: 25, for: 35s, every: 10s, rate: 10/s}}
+  - parallel:
+      - {name: one, churn: {phase: jobs, cycles: 3, rate: 2/s}}
+      - {name: look, read: {mix: [{kind: stale-list, resource: pods}], for: 10s, rate: 20/s}}
+  - {name: closed, read: {mix: [{kind: stale-list, resource: pods}], for: 5s, clients: 3}}
+  - {name: clear, delete: {phase: load, rate: 2/s}}
+`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var b strings.Builder
+	for _, s := range e.Plan() {
+		fmt.Fprintf(&b, "%s: %d operations, +%d -%d = %d, %v\n", s.Name, s.Operations, s.Adds, s.Removes, s.Total, s.Least())
+		for _, p := range s.Parallel {
+			fmt.Fprintf(&b, "  %s: %d operations, +%d -%d\n", p.Name, p.Operations, p.Adds, p.Removes)
+		}
+	}
+	const want = `load: 10 operations, +40 -0 = 40, 3s
+sets: 2 operations, +6 -0 = 46, 1s
+jobs: 2 operations, +10 -0 = 56, 0s
+all: 1 operations, +40 -0 = 96, 0s
+maps: 30 operations, +0 -0 = 96, 3.9s
+grow: 10 operations, +20 -0 = 116, 0s
+mark: 100 operations, +0 -0 = 116, 9.9s
+roll: 10 operations, +60 -60 = 116, 0s
+again: 2 operations, +0 -0 = 116, 1s
+turn: 24 operations, +72 -72 = 116, 30.5s
+parallel: 206 operations, +15 -15 = 116, 10s
+  one: 6 operations, +15 -15
+  look: 200 operations, +0 -0
+closed: 0 operations, +0 -0 = 116, 5s
+clear: 10 operations, +0 -60 = 56, 4.5s
+`
+	if b.String() != want {
+		t.Errorf("got\n%s\nwant\n%s", b.String(), want)
+	}
+	if n := e.ExpectedPods(); n != 40+6+10+40+20+60+72+15 {
+		t.Errorf("%d pods expected", n)
+	}
+}
+
+func TestVariables(t *testing.T) {
+	text := []byte(`
+name: sized
+description: "{count} pods, {{count}} is the text, $$count too"
+variables: {count: 10, pace: 5/s, size: 30m, on: true}
+cluster: {nodes: 5, components: {etcd: {args: {v: $count, x: "$$HOME", y: "${count}"}}}}
+phases:
+  - create: {kind: Pod, count: $count, rate: $pace, pod: {cpu: $size, token: $on, labels: {of: "{count}-{index}"}}}
+  - create: {count: $count, rate: burst, object: {apiVersion: v1, kind: ConfigMap, n: $count, data: {"a b": "{count} {index} {{index}} {{count}}"}}}
+variants:
+  - {name: more, set: {variables.count: 20, etcd.cpu: 2}}
+`)
+	for given, want := range map[string]int{"": 10, "7": 7} {
+		o := Options{}
+		if given != "" {
+			o.Variables = map[string]string{"count": given}
+		}
+		e, err := parse("x", text, o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		n := fmt.Sprint(want)
+		args := e.Cluster.Components["etcd"].Args
+		if e.Description != n+" pods, {count} is the text, $$count too" || *args["v"] != n || *args["x"] != "$HOME" || *args["y"] != "${count}" {
+			t.Errorf("%q, %v", e.Description, args)
+		}
+		c := e.Phases[0].Create
+		if c.Count != want || c.Rate.PerSecond != 5 || c.Pod.CPU != "30m" || !c.Pod.Token || c.Pod.Labels["of"] != n+"-{index}" {
+			t.Errorf("%+v %+v", c, c.Pod)
+		}
+		m := e.Phases[1].Create.Object
+		if m["n"] != int64(want) || m.text("data", "a b") != n+" {index} {{index}} {count}" {
+			t.Errorf("%v", m)
+		}
+		// What is kept says the same without variables.
+		kept, err := e.YAML()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if back, err := Parse("kept", kept); err != nil || !same(e, back) {
+			t.Errorf("%v\n%s", err, kept)
+		}
+	}
+	e, err := Parse("x", text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if sets, err := e.Variant("more"); err != nil || fmt.Sprint(sets) != "[etcd.cpu=2 variables.count=20]" {
+		t.Errorf("%v, %v", sets, err)
+	}
+	if _, err := e.Variant("mor"); err == nil || err.Error() != `unknown variant "mor", did you mean "more"?` {
+		t.Error(err)
+	}
+	sets, err := ParseSets([]string{"variables.count=11"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := e.Apply(sets); err == nil || !strings.Contains(err.Error(), "filled in already") {
+		t.Errorf("a variable is set after the file was read: %v", err)
+	}
+}
+
+// A template comes from the experiment's folder, and from nowhere else.
+func TestTemplates(t *testing.T) {
+	dir := t.TempDir()
+	write := func(name, text string) string {
+		path := filepath.Join(dir, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	write("secret.yaml", "{apiVersion: v1, kind: Secret}")
+	write("in/sub/map.yaml", "apiVersion: v1\nkind: ConfigMap\ndata: {size: \"{size}\", n: \"{index}\"}\n")
+	write("in/bad.yaml", "apiVersion: v1\nkind: ConfigMap\ndata:\n  x: {size}\n")
+	if err := os.Symlink("../secret.yaml", filepath.Join(dir, "in", "link.yaml")); err != nil {
+		t.Fatal(err)
+	}
+	experiment := func(template string) string {
+		return write("in/x.yaml", "name: x\nvariables: {size: 5}\nphases:\n- create: {count: $size, rate: burst, template: "+template+"}\n")
+	}
+	e, err := ParseFile(experiment("sub/map.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := e.Phases[0].Create
+	if c.Template != "" || c.Object.text("data", "size") != "5" || c.KindName() != "ConfigMap" {
+		t.Errorf("%+v", c.Objects)
+	}
+	sets, err := ParseSets([]string{"phases.create.create.object.data.more=x", "phases.create.create.object.spec.list=[1, {a: b}]"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := e.Apply(sets); err != nil || c.Object.text("data", "more") != "x" || fmt.Sprint(c.Object.at("spec", "list")) != "[1 map[a:b]]" {
+		t.Errorf("%v: %v", err, c.Object)
+	}
+	for template, want := range map[string]string{
+		"../secret.yaml": "escapes", "link.yaml": "escapes", filepath.Join(dir, "secret.yaml"): "escapes", "none.yaml": "no such file",
+		"bad.yaml": `bad.yaml:4:6: phases[0].create.object.data.x: a value that begins with a brace needs quotes: "{size}"`,
+	} {
+		if _, err := ParseFile(experiment(template)); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", template, err)
+		}
 	}
 }
 
@@ -409,7 +582,7 @@ func TestFileForExistingCluster(t *testing.T) {
 	if _, err := ParseFile(path); err == nil || !strings.Contains(err.Error(), "set cluster.nodes") {
 		t.Errorf("a lab without nodes: %v", err)
 	}
-	e, err := ParseFileExisting(path)
+	e, err := ParseFileWith(path, Options{Existing: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -472,6 +645,30 @@ func TestWithoutSecrets(t *testing.T) {
 	}
 }
 
+// The values of Secrets are not kept; their length, which is load, is.
+func TestWithoutValuesOfSecrets(t *testing.T) {
+	const secret = `{apiVersion: v1, kind: Secret, metadata: {annotations: {note: open}}, data: {a: aHVudGVyMg==}, stringData: {b: hunter2}}`
+	e, err := Parse("x", []byte("name: x\nphases:\n- create: {count: 1, object: "+secret+"}\n- parallel:\n  - apply: {count: 1, object: "+secret+"}\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	kept, err := e.WithoutSecrets(func(args []string) []string { return args }).YAML()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for text, n := range map[string]int{"hunter2": 0, "aHVudGVyMg==": 0, "AAAAAAAAAAAA\n": 2, "b: AAAAAAA\n": 2, "note: open": 2} {
+		if got := bytes.Count(kept, []byte(text)); got != n {
+			t.Errorf("%q is kept %d times, want %d:\n%s", text, got, n, kept)
+		}
+	}
+	if v := e.Phases[0].Create.Object.text("stringData", "b") + e.Phases[1].Parallel[0].Apply.Object.text("stringData", "b"); v != "hunter2hunter2" {
+		t.Errorf("the original lost its values: %q", v)
+	}
+	if again, err := Parse("kept", kept); err != nil || again.Whole() != nil {
+		t.Errorf("%v, %v", err, again.Whole())
+	}
+}
+
 func TestDelays(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		d := drawDistribution(t)
@@ -528,6 +725,15 @@ func FuzzParse(f *testing.F) {
 		}
 		f.Add(data, "etcd.args.v=1")
 	}
+	f.Add(Starter(), "variables.rate=9/s")
+	examples, _ := filepath.Glob("../examples/*.yaml")
+	for i, name := range examples {
+		data, err := os.ReadFile(name)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(data, []string{"phases[1].create.object.spec.replicas=7", "phases.busy.parallel.readers.read.rate={poisson: 5/s}", "variables.pace=$pace"}[i%3])
+	}
 	f.Fuzz(func(t *testing.T, data []byte, set string) {
 		e, err := Parse("fuzz", data)
 		if err != nil {
@@ -540,6 +746,7 @@ func FuzzParse(f *testing.F) {
 		if back, err := Parse("back", out); err != nil || !same(e, back) {
 			t.Fatalf("%v: does not read back:\n%s\n%s", err, data, out)
 		}
+		_ = e.Explain()
 		if s, err := ParseSets([]string{set}); err == nil {
 			_ = e.Apply(s)
 		}

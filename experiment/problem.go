@@ -45,6 +45,9 @@ func (ps Problems) Error() string {
 	return strings.Join(lines, "\n")
 }
 
+// Err is the problems as an error, sorted; nil where there are none.
+func (ps Problems) Err() error { return ps.err() }
+
 func (ps Problems) err() error {
 	if len(ps) == 0 {
 		return nil
@@ -77,6 +80,9 @@ func quote(s string) string {
 func unknown(what, name string, valid []string) string {
 	return "unknown " + what + " " + quote(name) + suggest(name, valid)
 }
+
+// Suggest says what a name could have been.
+func Suggest(name string, valid []string) string { return suggest(name, valid) }
 
 func suggest(name string, valid []string) string {
 	if near := nearest(name, valid); near != "" {

@@ -23,8 +23,9 @@ import (
 //	image        an image reference
 //	url          an http or https address without credentials
 //	labels       a map of Kubernetes labels
+//	resource     a resource such as pods or widgets.example.com/v1
 //	template     text with {phase} and {index}; templates: so are map values
-//	keys=        what a map's keys are: component, flag, env
+//	keys=        what a map's keys are: component, flag, env, variable
 type rules []string
 
 func parseRules(tag string) rules {
@@ -53,7 +54,7 @@ func checkRules(v reflect.Value, path string, src source) Problems {
 		if src.isBad(at) {
 			continue
 		}
-		ps = append(ps, checkField(v.Field(f.index), f, at, src)...)
+		ps = append(ps, checkField(v.FieldByIndex(f.index), f, at, src)...)
 	}
 	return ps
 }
@@ -76,7 +77,7 @@ func checkField(v reflect.Value, f field, at string, src source) Problems {
 		ps = append(ps, src.problem(at, text))
 	}
 	switch {
-	case isScalar(v.Type()) || v.Type() == rateType:
+	case isScalar(v.Type()) || v.Type() == rateType || v.Type() == manifestType:
 	case v.Kind() == reflect.Struct:
 		ps = append(ps, checkRules(v, at, src)...)
 	case v.Kind() == reflect.Slice:
@@ -128,7 +129,9 @@ var (
 	envForm    = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 	labelValue = regexp.MustCompile(`^([A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?)?$`)
 	labelKey   = regexp.MustCompile(`^([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$`)
-	imageForm  = regexp.MustCompile(`^[a-z0-9]([a-zA-Z0-9._/:@-]*[a-zA-Z0-9])?$`)
+	// A resource may name its group, and a version of it.
+	resourceForm = regexp.MustCompile(`^[a-z][a-z0-9]*(\.[a-z0-9.-]+(/v[a-z0-9]+)?)?$`)
+	imageForm    = regexp.MustCompile(`^[a-z0-9]([a-zA-Z0-9._/:@-]*[a-zA-Z0-9])?$`)
 )
 
 // maxName leaves room for what names are built into: labels, pods of
@@ -185,6 +188,8 @@ func textBreach(v reflect.Value, r rules) string {
 		return fmt.Sprintf("%s is not an image reference such as registry.k8s.io/pause:3.10", quote(s))
 	case r.has("url"):
 		return urlBreach(s)
+	case r.has("resource") && !resourceForm.MatchString(s):
+		return fmt.Sprintf("%s is not a resource such as pods, deployments.apps or widgets.example.com/v1", quote(s))
 	case r.has("template"):
 		return templateBreach(s)
 	case r.has("required") && s == "":
@@ -260,6 +265,13 @@ func breachOfKey(key string, r rules) string {
 		}
 		if !flagForm.MatchString(key) {
 			return quote(key) + " is not the name of a flag"
+		}
+	case "variable":
+		if !variableForm.MatchString(key) {
+			return quote(key) + " is not the name of a variable: letters and digits, a letter first"
+		}
+		if slices.Contains(runtimeNames, key) {
+			return fmt.Sprintf("{%s} has a meaning of its own: choose another name", key)
 		}
 	case "env":
 		if !envForm.MatchString(key) {

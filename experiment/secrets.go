@@ -12,7 +12,8 @@ const withheld = "REDACTED"
 // WithoutSecrets returns a copy that may be kept and sent: values of
 // environment variables are withheld, and of flags what redact takes out of
 // --name=value arguments. Whole tells what has to be given again before the
-// copy can run.
+// copy can run. The values of Secrets become filler of the same length, with
+// which the copy is the same load.
 func (e *Experiment) WithoutSecrets(redact func(args []string) []string) *Experiment {
 	c := *e
 	c.Cluster.Components = maps.Clone(e.Cluster.Components)
@@ -31,7 +32,48 @@ func (e *Experiment) WithoutSecrets(redact func(args []string) []string) *Experi
 		}
 		c.Cluster.Components[name] = comp
 	}
+	c.Phases = withFiller(e.Phases)
 	return &c
+}
+
+// withFiller copies phases as far as they hold Secrets.
+func withFiller(phases []Phase) []Phase {
+	phases = slices.Clone(phases)
+	for i := range phases {
+		p := &phases[i]
+		p.Parallel = withFiller(p.Parallel)
+		switch o := p.Makes(); {
+		case o == nil || o.KindName() != "Secret" || o.Object == nil:
+		case p.Create != nil:
+			made := *p.Create
+			made.Object = withoutValues(o.Object)
+			p.Create = &made
+		default:
+			made := *p.Apply
+			made.Object = withoutValues(o.Object)
+			p.Apply = &made
+		}
+	}
+	return phases
+}
+
+// withoutValues is a Secret's manifest with filler in place of its values. A's are valid base64 too.
+func withoutValues(m Manifest) Manifest {
+	m = maps.Clone(m)
+	for _, key := range []string{"data", "stringData"} {
+		values, ok := m[key].(map[string]any)
+		if !ok {
+			continue
+		}
+		values = maps.Clone(values)
+		for k, v := range values {
+			if text, ok := v.(string); ok {
+				values[k] = strings.Repeat("A", len(text))
+			}
+		}
+		m[key] = values
+	}
+	return m
 }
 
 // A WithheldError says which settings an experiment lacks because it comes

@@ -32,6 +32,20 @@ type Field struct{ Path, Value string }
 // Strings are the settings as they were given.
 func (s Sets) Strings() []string { return slices.Clone(s.settings) }
 
+// Variables are the settings of variables, by name. They apply while a file is
+// read: see Options.
+func (s Sets) Variables() map[string]string {
+	var given map[string]string
+	for _, f := range s.Fields {
+		if name, ok := strings.CutPrefix(f.Path, variablesPath); ok {
+			given = put(given, name, f.Value)
+		}
+	}
+	return given
+}
+
+const variablesPath = "variables."
+
 // ComponentsOnly is an error where a setting names a field of the experiment:
 // a lab without an experiment has none.
 func (s Sets) ComponentsOnly() error {
@@ -147,6 +161,14 @@ func (e *Experiment) Apply(s Sets) error {
 	}
 	for _, f := range s.Fields {
 		d := decoder{source: e.source, set: f.Path + "=" + f.Value}
+		if name, ok := strings.CutPrefix(f.Path, variablesPath); ok {
+			if v := e.source.variables[name]; v == nil {
+				ps = append(ps, Problem{File: "--set " + d.set, Text: d.unknownVariable(name)})
+			} else if v.node.Value != f.Value {
+				ps = append(ps, Problem{File: "--set " + d.set, Text: "the variables of this experiment are filled in already"})
+			}
+			continue
+		}
 		if err := d.setField(reflect.ValueOf(e).Elem(), f); err != nil {
 			ps = append(ps, Problem{File: "--set " + d.set, Text: err.Error()})
 		}
@@ -187,6 +209,7 @@ var indexForm = regexp.MustCompile(`\[(\d+)\]`)
 func (d *decoder) setField(v reflect.Value, f Field) error {
 	segments := strings.Split(indexForm.ReplaceAllString(f.Path, ".$1"), ".")
 	path := ""
+	var owner reflect.Value // the Objects that v is a part of
 	for i := 0; i < len(segments); i++ {
 		seg := segments[i]
 		if v.Kind() == reflect.Pointer {
@@ -196,6 +219,8 @@ func (d *decoder) setField(v reflect.Value, f Field) error {
 			v = v.Elem()
 		}
 		switch {
+		case v.Type() == manifestType:
+			return d.setManifest(v, path, segments[i:], f.Value)
 		case v.Kind() == reflect.Map:
 			// A map's key may hold dots: the rest of the path is the key.
 			key := strings.Join(segments[i:], ".")
@@ -224,7 +249,10 @@ func (d *decoder) setField(v reflect.Value, f Field) error {
 				}
 				return errors.New("unknown key " + quote(seg) + where + suggest(seg, keysOf(fields)))
 			}
-			v, path = v.Field(fields[k].index), join(path, seg)
+			if o := v.FieldByName("Objects"); o.IsValid() {
+				owner = o
+			}
+			v, path = v.FieldByIndex(fields[k].index), join(path, seg)
 		default:
 			return fmt.Errorf("%s has no parts such as %q", path, seg)
 		}
@@ -246,6 +274,9 @@ func (d *decoder) setField(v reflect.Value, f Field) error {
 		v.SetZero() // a mapping replaces what was there, as a scalar changes a part of it
 	}
 	d.value(n, v, path)
+	if holder, ok := strings.CutSuffix(path, ".template"); ok {
+		d.template(owner.Addr().Interface().(*Objects), holder)
+	}
 	return nil
 }
 
@@ -271,6 +302,54 @@ func elementOf(v reflect.Value, seg string) (int, error) {
 		return 0, fmt.Errorf("unknown %s %s: the experiment has none", what, quote(seg))
 	}
 	return 0, errors.New(unknown(what, seg, names))
+}
+
+// setManifest sets a part of a manifest. What is on the way there is made.
+func (d *decoder) setManifest(v reflect.Value, path string, segments []string, value string) error {
+	if v.IsNil() {
+		v.Set(reflect.ValueOf(Manifest{}))
+	}
+	n := &yaml.Node{Kind: yaml.ScalarNode, Value: value}
+	switch {
+	case value == "":
+		n.Tag = "!!str"
+	case strings.ContainsAny(value, "{["):
+		parsed, problem := parseYAML([]byte(value))
+		if problem != nil {
+			return errors.New(problem.Text)
+		}
+		n = parsed
+	}
+	var at any = map[string]any(v.Interface().(Manifest))
+	for i, seg := range segments {
+		last := i == len(segments)-1
+		switch x := at.(type) {
+		case map[string]any:
+			path = join(path, seg)
+			if last {
+				x[seg] = d.any(n, path, deepest)
+				return nil
+			}
+			if x[seg] == nil {
+				x[seg] = map[string]any{}
+			}
+			at = x[seg]
+		case []any:
+			index, err := strconv.Atoi(seg)
+			if err != nil || index < 0 || index >= len(x) {
+				return fmt.Errorf("%s has %d elements, counted from 0: there is no %s", path, len(x), quote(seg))
+			}
+			path = fmt.Sprintf("%s[%d]", path, index)
+			if last {
+				x[index] = d.any(n, path, deepest)
+				return nil
+			}
+			at = x[index]
+		default:
+			return fmt.Errorf("%s has no parts such as %q", path, seg)
+		}
+	}
+	return nil
 }
 
 // setNode is a setting's value as YAML. Text is taken as it stands, so that

@@ -6,7 +6,8 @@ import (
 
 // Struct tags drive the decoder, the checks and the printer:
 //
-//	yaml:"key"     the key in the file; "-" is not part of the language
+//	yaml:"key"     the key in the file; "-" is not part of the language, and
+//	               ",inline" stands for the keys of the embedded struct
 //	rule:"a,b=c"   checks, see rules.go
 //
 // A value that is zero and not required was left out of the file.
@@ -22,6 +23,13 @@ type Experiment struct {
 	Observe    Observe     `yaml:"observe"`
 	Phases     []Phase     `yaml:"phases" rule:"required"`
 	Objectives []Objective `yaml:"objectives"`
+
+	// Variables are what the file declares, with the values that apply. They
+	// are filled in while the file is read: nothing refers to them afterwards.
+	Variables map[string]string `yaml:"variables" rule:"keys=variable"`
+	// Variants and Repetitions are about many runs of the experiment.
+	Variants    []Variant `yaml:"variants"`
+	Repetitions int       `yaml:"repetitions" rule:"min=1,max=1000"`
 
 	source source // where each value came from, for messages
 }
@@ -153,16 +161,23 @@ type Phase struct {
 	Kind PhaseKind `yaml:"kind"`
 
 	Create *Create `yaml:"create"`
+	Apply  *Apply  `yaml:"apply"`
 	Scale  *Scale  `yaml:"scale"`
+	Patch  *Patch  `yaml:"patch"`
+	Update *Update `yaml:"update"`
+	Churn  *Churn  `yaml:"churn"`
+	Read   *Read   `yaml:"read"`
 	Delete *Delete `yaml:"delete"`
 	Wait   *Wait   `yaml:"wait"`
 	Settle *Settle `yaml:"settle"`
+	// Parallel holds phases that begin together; each is recorded as one.
+	Parallel []Phase `yaml:"parallel"`
 }
 
-// ObjectKind is the kind of object that a phase creates.
+// ObjectKind is a kind of object that has a short form.
 type ObjectKind string
 
-// The kinds of object.
+// The kinds of object with a short form; any other is written as a manifest.
 const (
 	Pod        ObjectKind = "Pod"
 	Deployment ObjectKind = "Deployment"
@@ -170,22 +185,55 @@ const (
 
 func (ObjectKind) values() []string { return []string{string(Pod), string(Deployment)} }
 
-// Create makes Count objects at Rate, each due at a time fixed in advance.
-type Create struct {
-	Kind  ObjectKind `yaml:"kind" rule:"required"`
-	Count int        `yaml:"count" rule:"required,min=1,max=1000000"`
-	// Replicas of each Deployment.
+// Objects are what a phase makes: Count of a short form or of a manifest.
+type Objects struct {
+	Kind ObjectKind `yaml:"kind"`
+	// Object is the manifest of each object, of any kind, in place of Kind.
+	Object Manifest `yaml:"object"`
+	// Template is a file beside the experiment that holds the manifest. Reading
+	// the experiment puts it into Object, so that what is kept stands alone.
+	Template string `yaml:"template"`
+	Count    int    `yaml:"count" rule:"min=1,max=1000000"`
+	// Replicas of each Deployment in the short form.
 	Replicas int `yaml:"replicas" rule:"min=1,max=1000000"`
-	// Rate may be left out for a single object only.
+	// ObjectName is the pattern of object names; a manifest may have its own.
+	ObjectName string    `yaml:"objectName" rule:"template"`
+	Pod        *PodShape `yaml:"pod"`
+}
+
+// Pacing says when the operations of a phase are sent: at due times that are
+// fixed in advance, or, closed, by clients that each wait for their answers.
+type Pacing struct {
+	// Rate may be left out for a single operation only.
 	Rate Rate `yaml:"rate"`
-	// ObjectName is the pattern of object names.
-	ObjectName string   `yaml:"objectName" rule:"template"`
-	Pod        PodShape `yaml:"pod"`
+	// Clients makes the loop closed: so many send, each one at a time.
+	Clients int `yaml:"clients" rule:"min=1,max=5000"`
+	// Think is how long each client rests after an answer.
+	Think time.Duration `yaml:"think" rule:"min=0s,max=1h"`
 	// SendWithin is how late an operation may be sent; later it is given up
 	// and counted as missed.
 	SendWithin time.Duration `yaml:"sendWithin" rule:"min=1ms,max=1h"`
+	// InFlight is how many operations may be unanswered at one time; what comes
+	// due beyond it waits, for SendWithin at most.
+	InFlight int `yaml:"inFlight" rule:"min=1,max=20000"`
+}
+
+// Create makes objects.
+type Create struct {
+	Objects `yaml:",inline"`
+	Pacing  `yaml:",inline"`
 	// Wait makes the wait for the pods part of the phase.
 	Wait *Wait `yaml:"wait"`
+}
+
+// Apply makes objects by server-side apply, or applies again what a phase made.
+type Apply struct {
+	// Phase names the phase whose objects are applied again; then Count is the
+	// number of operations, which go round the objects.
+	Phase   string `yaml:"phase"`
+	Objects `yaml:",inline"`
+	Pacing  `yaml:",inline"`
+	Wait    *Wait `yaml:"wait"`
 }
 
 // PodShape is what the pods of a phase look like.
@@ -199,21 +247,129 @@ type PodShape struct {
 	Token bool `yaml:"token"`
 }
 
-// Scale sets the replicas of the Deployments that a phase created.
+// Scale sets the replicas of the workloads that a phase made.
 type Scale struct {
-	Phase      string        `yaml:"phase" rule:"required"`
-	Replicas   int           `yaml:"replicas" rule:"required,min=0,max=1000000"`
-	Rate       Rate          `yaml:"rate"`
-	SendWithin time.Duration `yaml:"sendWithin" rule:"min=1ms,max=1h"`
-	Wait       *Wait         `yaml:"wait"`
+	Phase    string `yaml:"phase" rule:"required"`
+	Replicas int    `yaml:"replicas" rule:"required,min=0,max=1000000"`
+	Pacing   `yaml:",inline"`
+	Wait     *Wait `yaml:"wait"`
 }
 
-// Delete removes the objects that a phase created.
+// PatchType is how a patch is merged.
+type PatchType string
+
+// The types of patch.
+const (
+	MergePatch     PatchType = "merge"     // RFC 7386: for any kind
+	StrategicPatch PatchType = "strategic" // lists merge by key: for built-in kinds
+)
+
+func (PatchType) values() []string { return []string{string(MergePatch), string(StrategicPatch)} }
+
+// Patch changes the objects that a phase made, other than the number or shape
+// of their pods.
+type Patch struct {
+	Phase string    `yaml:"phase" rule:"required"`
+	Type  PatchType `yaml:"type"`
+	// Patch is what changes, as in the manifest; null takes a field away.
+	Patch Manifest `yaml:"patch" rule:"required"`
+	// Count is the number of operations, which go round the objects; left out,
+	// each object is patched once.
+	Count  int `yaml:"count" rule:"min=1,max=1000000"`
+	Pacing `yaml:",inline"`
+}
+
+// Update gives the workloads that a phase made a new pod template, so that
+// their controllers replace all pods.
+type Update struct {
+	Phase string `yaml:"phase" rule:"required"`
+	// Pods is what changes in the pod template, merged strategically. Left out,
+	// only an annotation does, as in a restart.
+	Pods   Manifest `yaml:"pods"`
+	Pacing `yaml:",inline"`
+	Wait   *Wait `yaml:"wait"`
+}
+
+// Churn deletes objects that a phase made, the oldest first, and makes new
+// ones in their place. Replacing one object takes two operations.
+type Churn struct {
+	Phase string `yaml:"phase" rule:"required"`
+	// Percent of the objects are deleted, and then made anew, in each cycle.
+	// Left out, a cycle is one object.
+	Percent float64 `yaml:"percent" rule:"min=0.01,max=100"`
+	// Cycles or For says how long it goes on.
+	Cycles int           `yaml:"cycles" rule:"min=1,max=1000000"`
+	For    time.Duration `yaml:"for" rule:"min=100ms,max=24h"`
+	// Every is from the start of one cycle to that of the next; left out, they
+	// follow each other.
+	Every  time.Duration `yaml:"every" rule:"min=10ms,max=24h"`
+	Pacing `yaml:",inline"`
+	Wait   *Wait `yaml:"wait"`
+}
+
+// Read sends requests that change nothing.
+type Read struct {
+	// Mix is what is read, each kind of request with its share.
+	Mix []Request `yaml:"mix" rule:"required"`
+	// Count or For says how long it goes on.
+	Count  int           `yaml:"count" rule:"min=1,max=10000000"`
+	For    time.Duration `yaml:"for" rule:"min=100ms,max=24h"`
+	Pacing `yaml:",inline"`
+}
+
+// RequestKind is a way to read.
+type RequestKind string
+
+// The ways to read.
+const (
+	StaleList  RequestKind = "stale-list"  // any version, from the API server's cache
+	QuorumList RequestKind = "quorum-list" // the newest version
+	PagedList  RequestKind = "paged-list"  // the newest, in pages of Limit
+	StaleGet   RequestKind = "stale-get"   // one object of a phase, any version
+	QuorumGet  RequestKind = "quorum-get"  // one object of a phase, the newest version
+	WatchOpen  RequestKind = "watch"       // a watch from now on, held for a while
+	WatchList  RequestKind = "watch-list"  // a watch that begins with all objects
+)
+
+func (RequestKind) values() []string {
+	return []string{string(StaleList), string(QuorumList), string(PagedList), string(StaleGet), string(QuorumGet), string(WatchOpen), string(WatchList)}
+}
+
+// Request is one kind of request of a mix.
+type Request struct {
+	Kind RequestKind `yaml:"kind" rule:"required"`
+	// Shares of this kind among all of the mix.
+	Shares int `yaml:"shares" rule:"min=1,max=1000000"`
+	// Resource is what is read: pods, deployments.apps or widgets.example.com/v1.
+	Resource string `yaml:"resource" rule:"resource"`
+	// Phase made the objects that a get is about.
+	Phase string `yaml:"phase"`
+	// Namespace is the run's own, or all.
+	Namespace Reach `yaml:"namespace"`
+	// Selector is a label selector of lists and watches.
+	Selector string `yaml:"selector"`
+	// Limit is the size of a page.
+	Limit int `yaml:"limit" rule:"min=1,max=1000000"`
+	// For is how long a watch is held.
+	For time.Duration `yaml:"for" rule:"min=1ms,max=1h"`
+}
+
+// Reach is which namespaces a request is about.
+type Reach string
+
+// The reaches.
+const (
+	ReachRun Reach = "run"
+	ReachAll Reach = "all"
+)
+
+func (Reach) values() []string { return []string{string(ReachRun), string(ReachAll)} }
+
+// Delete removes the objects that a phase made.
 type Delete struct {
-	Phase      string        `yaml:"phase" rule:"required"`
-	Rate       Rate          `yaml:"rate"`
-	SendWithin time.Duration `yaml:"sendWithin" rule:"min=1ms,max=1h"`
-	Wait       *Wait         `yaml:"wait"`
+	Phase  string `yaml:"phase" rule:"required"`
+	Pacing `yaml:",inline"`
+	Wait   *Wait `yaml:"wait"`
 }
 
 // State is what a wait waits for.
@@ -280,10 +436,25 @@ type Limit struct {
 // Rate says how fast operations come due. The zero Rate was left out and
 // means all at once, which only a single operation may be.
 type Rate struct {
-	PerSecond float64       // constant, or where a ramp ends
+	PerSecond float64       // constant, where a ramp ends, the mean of Poisson
 	From      float64       // where a ramp starts
 	Over      time.Duration // how long a ramp takes; 0: no ramp
 	Burst     bool          // all at once
+	Poisson   bool          // arrivals that know nothing of each other
+	Steps     []RateStep    // one rate after another; the last goes on
+}
+
+// RateStep is a rate that holds for a while.
+type RateStep struct {
+	PerSecond float64
+	For       time.Duration
+}
+
+// Variant is a named set of changes to the experiment.
+type Variant struct {
+	Name string `yaml:"name" rule:"required,name"`
+	// Set maps paths to values, as --set has them.
+	Set map[string]string `yaml:"set" rule:"required"`
 }
 
 // DistributionKind names a family of delays.

@@ -11,7 +11,7 @@ import (
 )
 
 // ParseRate reads "20/s", "600/m", "36000/h", a plain number per second, or
-// "burst". A ramp is a mapping in the file and has no short form.
+// "burst". Ramps, steps and Poisson arrivals have no short form.
 func ParseRate(s string) (Rate, error) {
 	if s == "burst" {
 		return Rate{Burst: true}, nil
@@ -20,7 +20,7 @@ func ParseRate(s string) (Rate, error) {
 	return Rate{PerSecond: n}, err
 }
 
-var errRate = errors.New(`want a rate such as 20/s, 600/m, 0.5 (per second), burst or {from: 1/s, to: 50/s, over: 30s}`)
+var errRate = errors.New(`want a rate such as 20/s, 600/m, 0.5 (per second), burst, {from: 1/s, to: 50/s, over: 30s}, [{rate: 5/s, for: 1m}, …] or {poisson: 20/s}`)
 
 func parsePerSecond(s string) (float64, error) {
 	number, unit, has := strings.Cut(s, "/")
@@ -59,9 +59,20 @@ const (
 	minRate = 1.0 / 3600
 )
 
+// IsZero reports whether the rate was left out.
+func (r Rate) IsZero() bool { return !r.Burst && r.PerSecond == 0 && r.Over == 0 && len(r.Steps) == 0 }
+
 // String is the rate as the file writes it; empty for a rate that was left out.
 func (r Rate) String() string {
 	switch {
+	case len(r.Steps) > 0:
+		steps := make([]string, len(r.Steps))
+		for i, s := range r.Steps {
+			steps[i] = fmt.Sprintf("{rate: %s, for: %s}", perSecond(s.PerSecond), formatDuration(s.For))
+		}
+		return "[" + strings.Join(steps, ", ") + "]"
+	case r.Poisson:
+		return fmt.Sprintf("{poisson: %s}", perSecond(r.PerSecond))
 	case r.Burst:
 		return "burst"
 	case r.Over > 0:

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -20,8 +21,11 @@ import (
 )
 
 const (
-	contentProtobuf   = "application/vnd.kubernetes.protobuf"
-	contentMergePatch = "application/merge-patch+json"
+	contentProtobuf       = "application/vnd.kubernetes.protobuf"
+	contentJSON           = "application/json"
+	contentMergePatch     = "application/merge-patch+json"
+	contentStrategicPatch = "application/strategic-merge-patch+json"
+	contentApplyPatch     = "application/apply-patch+yaml" // JSON is YAML
 )
 
 const (
@@ -32,17 +36,21 @@ const (
 	// that is still electing its leader, 15 s.
 	accountTimeout = time.Minute
 	accountPoll    = 50 * time.Millisecond
-	// maxAnswer bounds what we keep of an error's body.
-	maxAnswer = 64 << 10
+	// maxAnswer bounds what we keep of an answer that is read.
+	maxAnswer = 256 << 10
 )
 
 // client speaks to one API server. Transport, TLS and credentials are
 // client-go's; requests are our own, because client-go's retry on 429 and 5xx
 // and pass limiters, and an operation's sent time must be exact.
 type client struct {
-	http *http.Client
-	base *url.URL
-	now  func() time.Time
+	http    *http.Client
+	streams *http.Client // of answers that go on and on
+	base    *url.URL
+	now     func() time.Time
+
+	mu    sync.Mutex
+	types map[string][]metav1.APIResource // by the path of their version
 }
 
 func newClient(c Config) (*client, error) {
@@ -64,33 +72,57 @@ func newClient(c Config) (*client, error) {
 	if err != nil {
 		return nil, fmt.Errorf("server address: %w", err)
 	}
-	return &client{http: hc, base: base, now: time.Now}, nil
+	streams := &http.Client{Transport: hc.Transport}
+	return &client{http: hc, streams: streams, base: base, now: time.Now, types: map[string][]metav1.APIResource{}}, nil
 }
 
 // answer is what became of one request.
 type answer struct {
 	sent, done time.Time
 	code       int
-	body       []byte // of errors, and of GETs
+	body       []byte // of errors, and as much as was asked for
 	err        error  // nil for 2xx
 }
 
-// do sends one request, once. Subject is the object's name, which is kept out
-// of error texts so that equal errors are equal text.
-func (c *client) do(ctx context.Context, method, path, contentType string, body []byte, subject string) answer {
+// call is one request.
+type call struct {
+	method, path, query string
+	contentType         string
+	body                []byte
+	accept              string // "": protobuf, or JSON where a type has none
+	// subject is the object's name, which is kept out of error texts so that
+	// equal errors are equal text.
+	subject string
+	// keep is how much of a good answer is kept; the rest is read and dropped.
+	keep int64
+}
+
+func (c *client) request(ctx context.Context, q call) (*http.Request, error) {
 	u := *c.base
-	u.Path = strings.TrimSuffix(u.Path, "/") + path
-	req, err := http.NewRequestWithContext(ctx, method, u.String(), bytes.NewReader(body))
+	u.Path = strings.TrimSuffix(u.Path, "/") + q.path
+	u.RawQuery = q.query
+	req, err := http.NewRequestWithContext(ctx, q.method, u.String(), bytes.NewReader(q.body))
 	if err != nil {
-		now := c.now()
-		return answer{sent: now, done: now, err: err}
+		return nil, err
 	}
-	if body == nil {
+	if q.body == nil {
 		req.Body, req.GetBody = nil, nil
 	} else {
-		req.Header.Set("Content-Type", contentType)
+		req.Header.Set("Content-Type", q.contentType)
 	}
-	req.Header.Set("Accept", contentProtobuf+",application/json")
+	if q.accept == "" {
+		q.accept = contentProtobuf + ",application/json"
+	}
+	req.Header.Set("Accept", q.accept)
+	return req, nil
+}
+
+// do sends one request, once.
+func (c *client) do(ctx context.Context, q call) answer {
+	req, err := c.request(ctx, q)
+	if err != nil {
+		return c.unsent(err)
+	}
 	a := answer{sent: c.now()}
 	resp, err := c.http.Do(req)
 	if err != nil {
@@ -99,20 +131,36 @@ func (c *client) do(ctx context.Context, method, path, contentType string, body 
 	}
 	defer resp.Body.Close()
 	a.code = resp.StatusCode
+	keep := q.keep
 	good := a.code >= 200 && a.code < 300
-	if good && method != http.MethodGet {
+	if !good {
+		keep = maxAnswer
+	}
+	if keep > 0 {
+		a.body, err = io.ReadAll(io.LimitReader(resp.Body, keep))
+	}
+	if err == nil {
 		_, err = io.Copy(io.Discard, resp.Body)
-	} else {
-		a.body, err = io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
 	}
 	a.done = c.now()
 	switch {
 	case !good:
-		a.err = statusError(a.code, a.body, subject)
+		a.err = statusError(a.code, a.body, q.subject)
 	case err != nil:
 		a.err = fmt.Errorf("read answer: %w", transportError(err))
 	}
 	return a
+}
+
+// unsent is the answer to a request that could not be made.
+func (c *client) unsent(err error) answer {
+	now := c.now()
+	return answer{sent: now, done: now, err: err}
+}
+
+// get reads something small.
+func (c *client) get(ctx context.Context, path, accept string) answer {
+	return c.do(ctx, call{method: http.MethodGet, path: path, accept: accept, keep: maxAnswer})
 }
 
 // transportError drops the method and address that net/http adds: they differ
@@ -161,7 +209,7 @@ func (c *client) prepare(ctx context.Context, cfg Config) error {
 	if err != nil {
 		return fmt.Errorf("namespace %s: %w", cfg.Namespace, err)
 	}
-	a := c.do(ctx, http.MethodPost, "/api/v1/namespaces", contentProtobuf, body, "")
+	a := c.do(ctx, call{method: http.MethodPost, path: "/api/v1/namespaces", contentType: contentProtobuf, body: body})
 	if a.code == http.StatusConflict && c.ours(ctx, cfg) {
 		a.err = nil // a restarted generator finds its own
 	}
@@ -178,7 +226,7 @@ func (c *client) awaitAccount(ctx context.Context, namespace string) error {
 	defer tick.Stop()
 	path := "/api/v1/namespaces/" + namespace + "/serviceaccounts/default"
 	for {
-		a := c.do(limited, http.MethodGet, path, "", nil, "")
+		a := c.get(limited, path, "")
 		if a.err == nil {
 			return nil
 		}
@@ -199,7 +247,7 @@ func (c *client) awaitAccount(ctx context.Context, namespace string) error {
 
 // ours reports whether the namespace that exists already is this run's.
 func (c *client) ours(ctx context.Context, cfg Config) bool {
-	a := c.do(ctx, http.MethodGet, "/api/v1/namespaces/"+cfg.Namespace, "", nil, "")
+	a := c.get(ctx, "/api/v1/namespaces/"+cfg.Namespace, "")
 	if a.err != nil {
 		return false
 	}
@@ -214,7 +262,7 @@ func (c *client) cleanup(ctx context.Context, cfg Config) error {
 	if !c.ours(ctx, cfg) {
 		return nil
 	}
-	a := c.do(ctx, http.MethodDelete, "/api/v1/namespaces/"+cfg.Namespace, "", nil, "")
+	a := c.do(ctx, call{method: http.MethodDelete, path: "/api/v1/namespaces/" + cfg.Namespace})
 	if a.err != nil && a.code != http.StatusNotFound {
 		return fmt.Errorf("delete namespace %s: %w", cfg.Namespace, a.err)
 	}

@@ -2,11 +2,12 @@ package load
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
+	"hash/fnv"
+	"maps"
 	"math"
-	"net/http"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -33,9 +34,70 @@ type Summary struct {
 	// earliest, with the object's name.
 	Errors     map[string]int `json:"errors,omitempty"`
 	FirstError string         `json:"firstError,omitempty"`
+	// Latency from due to answered, by verb.
+	Latency map[string]Latency `json:"latency,omitempty"`
+	// Clients is how many there were in a closed loop; 0: the loop was open.
+	Clients int `json:"clients,omitempty"`
 }
 
-// Progress is how far the phase is that runs now.
+// Latency describes the operations of one verb, nearest rank. What was missed
+// or got no answer ranks above all answers.
+type Latency struct {
+	N          int           `json:"n"`
+	P50        time.Duration `json:"p50"`
+	P99        time.Duration `json:"p99"` // 0 where there are too few for it
+	Max        time.Duration `json:"max"` // of those that were answered
+	Unanswered int           `json:"unanswered,omitempty"`
+}
+
+// Never is the latency of an operation that had no answer.
+const Never time.Duration = math.MaxInt64
+
+// enoughForP99 is how many samples a 99th percentile takes.
+const enoughForP99 = 100
+
+// HidesStalls says of a closed loop what its numbers cannot show; it is empty
+// of an open one.
+func (s Summary) HidesStalls() string {
+	if s.Clients == 0 {
+		return ""
+	}
+	return fmt.Sprintf("phase %s: a closed loop of %d clients: each sends only when it has its answer, so while the cluster stalls nothing is sent, "+
+		"and what would have waited is not measured (coordinated omission): at most %d operations show a stall; do not compare its latencies and rates with those of an open loop",
+		s.Phase, s.Clients, s.Clients)
+}
+
+// LatencyText is the latencies in words, a verb a part; empty where there are none.
+func (s Summary) LatencyText() string {
+	var parts []string
+	for _, verb := range slices.Sorted(maps.Keys(s.Latency)) {
+		l := s.Latency[verb]
+		text := fmt.Sprintf("%s p50 %s", verb, tookText(l.P50))
+		if l.P99 > 0 {
+			text += ", p99 " + tookText(l.P99)
+		}
+		if l.Unanswered < l.N {
+			text += ", slowest " + tookText(l.Max)
+		}
+		if l.Unanswered > 0 {
+			text += fmt.Sprintf(", %d without an answer", l.Unanswered)
+		}
+		parts = append(parts, fmt.Sprintf("%s (n=%d)", text, l.N))
+	}
+	return strings.Join(parts, "; ")
+}
+
+func tookText(d time.Duration) string {
+	switch {
+	case d == Never:
+		return "no answer"
+	case d >= time.Second:
+		return fmt.Sprintf("%.3g s", d.Seconds())
+	}
+	return fmt.Sprintf("%.3g ms", float64(d)/1e6)
+}
+
+// Progress is how far a phase is.
 type Progress struct {
 	Phase   string `json:"phase"`
 	Planned int    `json:"planned"`
@@ -45,116 +107,18 @@ type Progress struct {
 	Missed  int    `json:"missed"`
 }
 
-// generator executes phases one after another and remembers what it made.
+// generator executes phases and remembers what they made.
 type generator struct {
 	cfg    Config
 	client *client
-	made   map[string]*made // by phase
+	store
 }
 
-// made is what a create phase left on the cluster.
-type made struct {
-	plan  *plan
-	alive []int // indices of objects, ascending
-}
-
-// work is a phase's operations.
-type work struct {
-	phase      string
-	verb       string
-	n          int
-	rate       experiment.Rate
-	sendWithin time.Duration
-	plan       *plan
-	index      func(i int) int // of the object that operation i is about
-	pods       int32           // that one operation asks for
-	send       func(ctx context.Context, object int, name string) (answer, error)
-	succeeded  func(objects []int) // called once, at the end, ascending
-}
-
-// work compiles the phase's action.
-func (g *generator) work(p experiment.Phase) (*work, error) {
-	switch {
-	case p.Create != nil:
-		return g.create(p)
-	case p.Scale != nil:
-		return g.scale(p)
-	case p.Delete != nil:
-		return g.delete(p)
-	}
-	return nil, fmt.Errorf("phase %q has no load: its action is %q", p.Name, p.Action())
-}
-
-func (g *generator) create(p experiment.Phase) (*work, error) {
-	pl, err := compile(g.cfg, p.Name, p.Create)
-	if err != nil {
-		return nil, fmt.Errorf("phase %q: %w", p.Name, err)
-	}
-	return &work{
-		phase: p.Name, verb: "create", n: p.Create.Count, rate: p.Create.Rate, sendWithin: p.Create.SendWithin,
-		plan: pl, index: func(i int) int { return i }, pods: pl.pods,
-		send: func(ctx context.Context, object int, name string) (answer, error) {
-			body, err := pl.body(object)
-			if err != nil {
-				return answer{}, fmt.Errorf("encode %s: %w", name, err)
-			}
-			return g.client.do(ctx, http.MethodPost, pl.path, contentProtobuf, body, name), nil
-		},
-		succeeded: func(objects []int) { g.made[p.Name] = &made{plan: pl, alive: objects} },
-	}, nil
-}
-
-func (g *generator) target(phase string) (*made, error) {
-	m := g.made[phase]
-	if m == nil {
-		return nil, fmt.Errorf("phase %q has created nothing", phase)
-	}
-	return m, nil
-}
-
-func (g *generator) scale(p experiment.Phase) (*work, error) {
-	m, err := g.target(p.Scale.Phase)
-	if err != nil {
-		return nil, err
-	}
-	if m.plan.kind != experiment.Deployment {
-		return nil, fmt.Errorf("phase %q created no Deployments to scale", p.Scale.Phase)
-	}
-	// A patch of the scale subresource is JSON in every version of the API.
-	body, err := json.Marshal(map[string]any{"spec": map[string]any{"replicas": p.Scale.Replicas}})
-	if err != nil {
-		return nil, fmt.Errorf("phase %q: %w", p.Name, err)
-	}
-	return &work{
-		phase: p.Name, verb: "scale", n: len(m.alive), rate: p.Scale.Rate, sendWithin: p.Scale.SendWithin,
-		plan: m.plan, index: func(i int) int { return m.alive[i] }, pods: int32(p.Scale.Replicas),
-		send: func(ctx context.Context, _ int, name string) (answer, error) {
-			return g.client.do(ctx, http.MethodPatch, m.plan.path+"/"+name+"/scale", contentMergePatch, body, name), nil
-		},
-		succeeded: func([]int) {},
-	}, nil
-}
-
-func (g *generator) delete(p experiment.Phase) (*work, error) {
-	m, err := g.target(p.Delete.Phase)
-	if err != nil {
-		return nil, err
-	}
-	return &work{
-		phase: p.Name, verb: "delete", n: len(m.alive), rate: p.Delete.Rate, sendWithin: p.Delete.SendWithin,
-		plan: m.plan, index: func(i int) int { return m.alive[i] },
-		send: func(ctx context.Context, _ int, name string) (answer, error) {
-			// No body: an apps/v1 Deployment's pods go in the background, and
-			// a pod has its grace, as with kubectl delete.
-			return g.client.do(ctx, http.MethodDelete, m.plan.path+"/"+name, "", nil, name), nil
-		},
-		succeeded: func(objects []int) {
-			m.alive = slices.DeleteFunc(m.alive, func(i int) bool {
-				_, gone := slices.BinarySearch(objects, i)
-				return gone
-			})
-		},
-	}, nil
+// seed is where a phase's random choices start.
+func (g *generator) seed(phase string) uint64 {
+	h := fnv.New64a()
+	h.Write([]byte(phase))
+	return h.Sum64() ^ uint64(g.cfg.Seed)
 }
 
 // counters are a phase's Progress while it runs.
@@ -165,67 +129,54 @@ func (c *counters) progress(phase string) Progress {
 		Failed: int(c.failed.Load()), Missed: int(c.missed.Load())}
 }
 
-func timetable(r experiment.Rate) pace.Timetable {
-	switch {
-	case r.Burst || r == experiment.Rate{}: // a single operation needs no rate
-		return pace.Burst{}
-	case r.Over > 0:
-		return pace.Ramp{From: r.From, To: r.PerSecond, Over: r.Over}
-	}
-	return pace.Constant(r.PerSecond)
-}
-
 // run executes the phase's action and returns when every operation has been
 // answered or given up. It calls emit for each, from many goroutines.
 func (g *generator) run(ctx context.Context, p experiment.Phase, count *counters, emit func(record.Operation)) (Summary, error) {
-	w, err := g.work(p)
+	w, err := g.work(ctx, p)
 	if err != nil {
 		return Summary{Phase: p.Name}, err
 	}
 	count.planned.Store(int64(w.n))
-	tally := tally{Summary: Summary{Phase: p.Name, Planned: w.n, Start: g.client.now()}}
-	operation := func(i int, due time.Time) record.Operation {
+	tally := tally{Summary: Summary{Phase: p.Name, Planned: w.n, Clients: w.pacing.Clients, Start: g.client.now()}}
+	row := func(o operation, due time.Time) record.Operation {
 		return record.Operation{
-			Phase: w.phase, Verb: w.verb, Resource: w.plan.resource, Namespace: g.cfg.Namespace,
-			Name: w.plan.name(w.index(i)), Pods: w.pods, DueMicros: due.UnixMicro(),
+			Phase: w.phase, Verb: o.verb, Resource: o.resource, Namespace: o.namespace,
+			Name: o.name, Pods: o.pods, DueMicros: due.UnixMicro(),
 		}
 	}
-	err = pace.Open(ctx, timetable(w.rate), w.n, pace.Options{
-		Start:      tally.Start,
-		SendWithin: w.sendWithin,
-		Missed: func(i int, due time.Time) {
-			op := operation(i, due)
-			op.Error = fmt.Sprintf("missed: not sent within %v", w.sendWithin)
-			if ctx.Err() != nil {
-				op.Error = "missed: the phase ended early"
-			}
-			count.missed.Add(1)
-			tally.miss(op)
-			emit(op)
-		},
-	}, func(ctx context.Context, i int, due time.Time) {
-		op := operation(i, due)
-		object := w.index(i)
-		count.sent.Add(1)
-		a, err := w.send(ctx, object, op.Name)
-		if err != nil {
-			now := g.client.now()
-			a = answer{sent: now, done: now, err: err}
+	missed := func(i int, due time.Time) {
+		op := row(w.operation(i), due)
+		op.Error = fmt.Sprintf("missed: not sent within %v", w.pacing.SendWithin)
+		if ctx.Err() != nil {
+			op.Error = "missed: the phase ended early"
 		}
+		count.missed.Add(1)
+		tally.miss(op)
+		emit(op)
+	}
+	send := func(ctx context.Context, i int, due time.Time) {
+		o := w.operation(i)
+		op := row(o, due)
+		count.sent.Add(1)
+		a := o.send(ctx)
 		op.SentMicros, op.DoneMicros, op.Code = a.sent.UnixMicro(), a.done.UnixMicro(), int32(a.code)
 		if a.err != nil {
 			op.Error = a.err.Error()
 			count.failed.Add(1)
 		}
 		count.done.Add(1)
-		tally.answered(op, object, a.sent.Sub(due), a.done)
+		tally.answered(op, i, due, a)
 		emit(op)
-	})
-	s, ok := tally.finish()
-	if w.verb == "delete" {
-		s.Pods = 0
 	}
-	w.succeeded(ok)
+	if w.pacing.Clients > 0 {
+		err = pace.Closed(ctx, w.n, pace.Clients{N: w.pacing.Clients, Think: w.pacing.Think, For: w.d}, send)
+	} else {
+		err = pace.Open(ctx, w.timetable, w.n, pace.Options{
+			Start: tally.Start, InFlight: w.pacing.InFlight, SendWithin: w.pacing.SendWithin, Missed: missed,
+		}, send)
+	}
+	s, done := tally.finish()
+	w.succeeded(done)
 	return s, err
 }
 
@@ -234,28 +185,43 @@ type tally struct {
 	mu sync.Mutex
 	Summary
 	late       []time.Duration
-	ok         []int
-	firstError int64 // due time, in microseconds
+	latency    map[string][]time.Duration // by verb
+	ok         []int                      // operations that succeeded
+	firstError int64                      // due time, in microseconds
 }
 
 func (t *tally) miss(op record.Operation) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.Missed++
+	t.took(op.Verb, Never)
 	t.count(op)
 }
 
-func (t *tally) answered(op record.Operation, object int, late time.Duration, done time.Time) {
+// took notes a latency, counted from when the operation was due.
+func (t *tally) took(verb string, d time.Duration) {
+	if t.latency == nil {
+		t.latency = map[string][]time.Duration{}
+	}
+	t.latency[verb] = append(t.latency[verb], d)
+}
+
+func (t *tally) answered(op record.Operation, i int, due time.Time, a answer) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.Sent++
-	t.late = append(t.late, max(late, 0))
-	if done.After(t.End) {
-		t.End = done
+	t.late = append(t.late, max(a.sent.Sub(due), 0))
+	if a.done.After(t.End) {
+		t.End = a.done
+	}
+	if a.code == 0 {
+		t.took(op.Verb, Never) // nobody answered
+	} else {
+		t.took(op.Verb, a.done.Sub(due))
 	}
 	if op.Error == "" {
 		t.Pods += int(op.Pods)
-		t.ok = append(t.ok, object)
+		t.ok = append(t.ok, i)
 		return
 	}
 	t.Failed++
@@ -273,11 +239,29 @@ func (t *tally) count(op record.Operation) {
 	}
 }
 
-// finish returns the summary and the objects that succeeded, ascending.
+// finish returns the summary and the operations that succeeded, ascending.
 func (t *tally) finish() (Summary, []int) {
 	slices.Sort(t.late)
 	slices.Sort(t.ok)
 	t.LateP50, t.LateP99, t.LateMax = nearestRank(t.late, 0.5), nearestRank(t.late, 0.99), nearestRank(t.late, 1)
+	for verb, took := range t.latency {
+		slices.Sort(took)
+		l := Latency{N: len(took), P50: nearestRank(took, 0.5)}
+		answers, _ := slices.BinarySearch(took, Never)
+		if l.Unanswered = l.N - answers; answers > 0 {
+			l.Max = took[answers-1]
+		}
+		if l.N >= enoughForP99 {
+			l.P99 = nearestRank(took, 0.99)
+		}
+		if t.Latency == nil {
+			t.Latency = map[string]Latency{}
+		}
+		t.Latency[verb] = l
+	}
+	if t.Planned == 0 { // closed clients that went on for a time
+		t.Planned = t.Sent
+	}
 	if t.End.IsZero() {
 		t.End = t.Start
 	}

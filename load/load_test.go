@@ -24,8 +24,10 @@ import (
 	"go.uber.org/goleak"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
@@ -175,7 +177,7 @@ func (f *fakeAPI) generator(t *testing.T, change func(*Config)) *generator {
 		t.Fatal(err)
 	}
 	t.Cleanup(c.http.CloseIdleConnections)
-	return &generator{cfg: cfg, client: c, made: map[string]*made{}}
+	return &generator{cfg: cfg, client: c}
 }
 
 // phases parses the phases of an experiment, as a run would get them.
@@ -194,8 +196,11 @@ func podPhase(count int, rate string) experiment.Phase {
 		panic(err)
 	}
 	return experiment.Phase{Name: "load", Kind: experiment.KindSteady, Create: &experiment.Create{
-		Kind: experiment.Pod, Count: count, Rate: r, ObjectName: experiment.DefaultObjectName, SendWithin: 10 * time.Second,
-		Pod: experiment.PodShape{Containers: 1, Image: experiment.DefaultImage},
+		Objects: experiment.Objects{
+			Kind: experiment.Pod, Count: count, ObjectName: experiment.DefaultObjectName,
+			Pod: &experiment.PodShape{Containers: 1, Image: experiment.DefaultImage},
+		},
+		Pacing: experiment.Pacing{Rate: r, SendWithin: 10 * time.Second},
 	}}
 }
 
@@ -597,16 +602,32 @@ func TestOutboxNeverBlocks(t *testing.T) {
 	}
 }
 
+// What it costs to make the bodies of requests: compiling is not in it.
 func BenchmarkBody(b *testing.B) {
-	ps := phases(b, `- {name: load, create: {kind: Pod, count: 6, rate: burst, pod: {cpu: 10m, memory: 16Mi}}}`)
-	p, err := compile(Config{RunID: testRun, Namespace: testNS}, "load", ps[0].Create)
-	if err != nil {
-		b.Fatal(err)
+	for name, text := range map[string]string{
+		"pod":        `{kind: Pod, count: 6, rate: burst, pod: {cpu: 10m, memory: 16Mi}}`,
+		"deployment": `{kind: Deployment, count: 6, replicas: 10, rate: burst, pod: {cpu: 10m, memory: 16Mi}}`,
+		"manifest":   `{count: 6, rate: burst, object: {apiVersion: v1, kind: Pod, metadata: {labels: {app: "a{index}"}}, spec: {containers: [{name: main, image: x, resources: {requests: {cpu: 10m, memory: 16Mi}}}]}}}`,
+		"custom":     `{count: 6, rate: burst, object: {apiVersion: example.com/v1, kind: Widget, metadata: {labels: {app: "a{index}"}}, spec: {size: 5, text: "x {index}"}}}`,
+	} {
+		b.Run(name, func(b *testing.B) {
+			ps := phases(b, "- {name: load, create: "+text+"}")
+			p, err := compile(Config{RunID: testRun, Namespace: testNS}, "load", ps[0].Create.Objects, offline)
+			if err != nil {
+				b.Fatal(err)
+			}
+			b.ReportAllocs()
+			for i := 0; b.Loop(); i++ {
+				if _, err := p.create.body(i); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
 	}
-	b.ReportAllocs()
-	for i := 0; b.Loop(); i++ {
-		if _, err := p.body(i); err != nil {
-			b.Fatal(err)
-		}
-	}
+}
+
+// offline knows every kind.
+func offline(gvk schema.GroupVersionKind) (metav1.APIResource, error) {
+	plural, _ := meta.UnsafeGuessKindToResource(gvk)
+	return metav1.APIResource{Name: plural.Resource, Kind: gvk.Kind, Namespaced: true}, nil
 }

@@ -25,7 +25,11 @@ type Config struct {
 	Context    string `json:"context,omitempty"`
 	RunID      string `json:"run"`
 	Namespace  string `json:"namespace,omitempty"` // default: Namespace(RunID)
-	Seed       int64  `json:"seed"`                // reserved: nothing here is random yet
+	Seed       int64  `json:"seed"`
+	Nodes      int    `json:"nodes,omitempty"` // hollow ones: what a DaemonSet asks for
+	// Existing says that the cluster is no lab: nothing may be made outside of
+	// the run's namespace.
+	Existing bool `json:"existing,omitempty"`
 	// HollowNodes keeps the pods on the run's hollow nodes, on a cluster that
 	// has others too: see HollowTaint.
 	HollowNodes bool `json:"hollowNodes,omitempty"`
@@ -33,13 +37,18 @@ type Config struct {
 
 // command is each further line.
 type command struct {
-	Do    string            `json:"do"` // phase, cancel, cleanup
-	Phase *experiment.Phase `json:"phase,omitempty"`
+	// ID is the caller's: what the command brings carries it. Cancel ends the
+	// command of its ID.
+	ID     int                `json:"id"`
+	Do     string             `json:"do"` // check, phase, cancel, cleanup
+	Phase  *experiment.Phase  `json:"phase,omitempty"`
+	Phases []experiment.Phase `json:"phases,omitempty"`
 }
 
 // event is a line that the process writes. Each command but cancel is
 // answered by one event with Done or Error, or both.
 type event struct {
+	ID       int               `json:"id,omitempty"`
 	Ready    *ready            `json:"ready,omitempty"`
 	Op       *record.Operation `json:"op,omitempty"`
 	Progress *Progress         `json:"progress,omitempty"`
@@ -110,7 +119,7 @@ func serve(ctx context.Context, stdin io.Reader, stdout io.Writer) error {
 		return err
 	}
 	out.send(event{Ready: &ready{Namespace: cfg.Namespace, MetricsURL: url}})
-	s := server{generator: generator{cfg: cfg, client: c, made: map[string]*made{}}, out: out, metrics: m}
+	s := server{generator: generator{cfg: cfg, client: c}, out: out, metrics: m}
 	err = s.loop(ctx, lines)
 	cancel(nil)
 	return errors.Join(err, <-served)
@@ -147,7 +156,8 @@ func readLines(ctx context.Context, r io.Reader, cancel context.CancelCauseFunc)
 	return lines
 }
 
-// server answers commands, one at a time but for cancel.
+// server answers commands. Those that were sent before others are answered run
+// at the same time.
 type server struct {
 	generator
 	out     *outbox
@@ -157,8 +167,8 @@ type server struct {
 func (s *server) loop(ctx context.Context, lines <-chan []byte) error {
 	var running sync.WaitGroup
 	defer running.Wait()
-	busy := make(chan struct{}, 1)
-	stop := func() {}
+	var mu sync.Mutex
+	stop := map[int]func(){} // by the command's ID
 	for {
 		var line []byte
 		select {
@@ -174,21 +184,29 @@ func (s *server) loop(ctx context.Context, lines <-chan []byte) error {
 		if err := json.Unmarshal(line, &cmd); err != nil {
 			return fmt.Errorf("read command: %w", err)
 		}
+		mu.Lock()
+		cancel, busy := stop[cmd.ID]
 		if cmd.Do == "cancel" {
-			stop()
+			mu.Unlock()
+			if busy {
+				cancel()
+			}
 			continue
 		}
-		select {
-		case busy <- struct{}{}:
-		default:
-			return fmt.Errorf("command %q while another runs", cmd.Do)
-		}
 		work, cancel := context.WithCancel(ctx)
-		stop = cancel
+		stop[cmd.ID] = cancel
+		mu.Unlock()
+		if busy {
+			cancel()
+			return fmt.Errorf("command %q with the number %d of one that runs", cmd.Do, cmd.ID)
+		}
 		running.Go(func() {
-			defer cancel()
 			answer := s.answer(work, cmd)
-			<-busy // before the answer goes out, which may bring the next command
+			answer.ID = cmd.ID
+			cancel()
+			mu.Lock()
+			delete(stop, cmd.ID) // before the answer goes out, which may bring the next command
+			mu.Unlock()
 			s.out.send(answer)
 		})
 	}
@@ -197,18 +215,25 @@ func (s *server) loop(ctx context.Context, lines <-chan []byte) error {
 func (s *server) answer(ctx context.Context, cmd command) event {
 	switch {
 	case cmd.Do == "phase" && cmd.Phase != nil:
-		return s.phase(ctx, *cmd.Phase)
+		return s.phase(ctx, cmd.ID, *cmd.Phase)
+	case cmd.Do == "check":
+		return outcome(s.check(ctx, cmd.Phases))
 	case cmd.Do == "cleanup":
-		e := event{Done: &Summary{}}
-		if err := s.client.cleanup(ctx, s.cfg); err != nil {
-			e.Error = err.Error()
-		}
-		return e
+		return outcome(s.client.cleanup(ctx, s.cfg))
 	}
 	return event{Error: fmt.Sprintf("unknown command %q", cmd.Do)}
 }
 
-func (s *server) phase(ctx context.Context, p experiment.Phase) event {
+// outcome is the answer to a command that has nothing else to say.
+func outcome(err error) event {
+	e := event{Done: &Summary{}}
+	if err != nil {
+		e.Error = err.Error()
+	}
+	return e
+}
+
+func (s *server) phase(ctx context.Context, id int, p experiment.Phase) event {
 	var count counters
 	watched, stop := context.WithCancel(ctx)
 	var progress sync.WaitGroup
@@ -219,7 +244,7 @@ func (s *server) phase(ctx context.Context, p experiment.Phase) event {
 			select {
 			case <-tick.C:
 				now := count.progress(p.Name)
-				s.out.send(event{Progress: &now})
+				s.out.send(event{ID: id, Progress: &now})
 			case <-watched.Done():
 				return
 			}
@@ -227,12 +252,12 @@ func (s *server) phase(ctx context.Context, p experiment.Phase) event {
 	})
 	summary, err := s.run(ctx, p, &count, func(op record.Operation) {
 		s.metrics.operation(&op)
-		s.out.send(event{Op: &op})
+		s.out.send(event{ID: id, Op: &op})
 	})
 	stop()
 	progress.Wait()
 	last := count.progress(p.Name)
-	s.out.send(event{Progress: &last})
+	s.out.send(event{ID: id, Progress: &last})
 	e := event{Done: &summary}
 	if err != nil {
 		e.Error = err.Error()

@@ -54,7 +54,8 @@ func (e *ExitError) Error() string {
 func (e *ExitError) Unwrap() error { return e.Err }
 
 // Worker is the parent's hold on a generator process. Its methods may be
-// called from several goroutines, Run and Cleanup one at a time.
+// called from several goroutines; phases that run at the same time are sent at
+// the same time.
 type Worker struct {
 	cmd   *exec.Cmd
 	grace time.Duration
@@ -62,14 +63,18 @@ type Worker struct {
 	done  chan struct{} // closed when the process is gone
 	exit  error         // from Cmd.Wait, once done
 
-	one sync.Mutex // held by the request that runs
-
 	mu       sync.Mutex
 	stdin    io.WriteCloser
 	ready    ready
 	progress Progress
-	onOp     func(record.Operation)
-	answers  chan event // of the request that runs, and at first of the start
+	last     int               // ID of the latest request
+	open     map[int]*exchange // by ID; the start's is 0
+}
+
+// exchange is a request that is not answered yet.
+type exchange struct {
+	onOp    func(record.Operation) // nil: nobody wants to hear
+	answers chan event             // holds one
 }
 
 // Start starts the process and returns once the run's namespace is ready for
@@ -86,7 +91,7 @@ func Start(ctx context.Context, o StartOptions) (*Worker, error) {
 	if o.Grace == 0 {
 		o.Grace = defaultGrace
 	}
-	w := &Worker{grace: o.Grace, log: &lastLines{next: o.Stderr}, done: make(chan struct{}), answers: make(chan event, 1)}
+	w := &Worker{grace: o.Grace, log: &lastLines{next: o.Stderr}, done: make(chan struct{}), open: map[int]*exchange{}}
 	w.cmd = exec.Command(o.Executable)
 	w.cmd.Args[0] = ProcessName
 	w.cmd.Env = o.Env
@@ -118,11 +123,13 @@ func Start(ctx context.Context, o StartOptions) (*Worker, error) {
 }
 
 func (w *Worker) start(ctx context.Context, c Config) error {
+	_, q, end := w.begin(0, nil)
+	defer end()
 	if err := w.write(c); err != nil {
 		return err
 	}
 	select {
-	case e := <-w.answers:
+	case e := <-q.answers:
 		if e.Error != "" {
 			return errors.New(e.Error)
 		}
@@ -161,10 +168,16 @@ func (w *Worker) Progress() Progress {
 // Done is closed when the process has ended, asked to or not.
 func (w *Worker) Done() <-chan struct{} { return w.done }
 
-// Run executes the create, scale or delete of a phase, without its wait, and
-// returns when every operation has been answered or given up. It calls onOp
-// for each, in the order of answers, from one goroutine, and not after it has
-// returned. When ctx ends, so does the phase: the summary tells how far it
+// Check asks whether the cluster knows what the phases would make, without
+// making any of it.
+func (w *Worker) Check(ctx context.Context, phases []experiment.Phase) error {
+	_, err := w.request(ctx, command{Do: "check", Phases: phases}, nil)
+	return err
+}
+
+// Run executes the load of a phase, without its wait, and returns when every operation has been answered or given up. It calls onOp
+// for each, in the order of answers, from one goroutine for all phases, and not
+// after it has returned. When ctx ends, so does the phase: the summary tells how far it
 // came, and the error is ctx's.
 func (w *Worker) Run(ctx context.Context, p experiment.Phase, onOp func(record.Operation)) (Summary, error) {
 	return w.request(ctx, command{Do: "phase", Phase: &p}, onOp)
@@ -177,18 +190,28 @@ func (w *Worker) Cleanup(ctx context.Context) error {
 	return err
 }
 
-func (w *Worker) request(ctx context.Context, c command, onOp func(record.Operation)) (Summary, error) {
-	w.one.Lock()
-	defer w.one.Unlock()
-	answers := make(chan event, 1)
+// begin opens a request with the ID, or the next one where it is below 0.
+func (w *Worker) begin(id int, onOp func(record.Operation)) (int, *exchange, func()) {
+	q := &exchange{onOp: onOp, answers: make(chan event, 1)}
 	w.mu.Lock()
-	w.onOp, w.answers = onOp, answers
-	w.mu.Unlock()
-	defer func() {
+	defer w.mu.Unlock()
+	if id < 0 {
+		w.last++
+		id = w.last
+	}
+	w.open[id] = q
+	return id, q, func() {
 		w.mu.Lock()
-		w.onOp, w.answers = nil, nil
-		w.mu.Unlock()
-	}()
+		defer w.mu.Unlock()
+		delete(w.open, id)
+	}
+}
+
+func (w *Worker) request(ctx context.Context, c command, onOp func(record.Operation)) (Summary, error) {
+	id, q, end := w.begin(-1, onOp)
+	defer end()
+	c.ID = id
+	answers := q.answers
 	if err := w.write(c); err != nil {
 		return Summary{}, err
 	}
@@ -213,7 +236,7 @@ func (w *Worker) request(ctx context.Context, c command, onOp func(record.Operat
 	case <-ctx.Done():
 	}
 	// The child ends what is in flight and answers with what it did.
-	if err := w.write(command{Do: "cancel"}); err != nil {
+	if err := w.write(command{ID: id, Do: "cancel"}); err != nil {
 		return Summary{}, errors.Join(context.Cause(ctx), err, w.Stop())
 	}
 	select {
@@ -297,7 +320,7 @@ func (w *Worker) read(stdout io.Reader) {
 
 func (w *Worker) handle(e event) {
 	w.mu.Lock()
-	onOp, answers := w.onOp, w.answers
+	q := w.open[e.ID]
 	switch {
 	case e.Progress != nil:
 		w.progress = *e.Progress
@@ -307,13 +330,13 @@ func (w *Worker) handle(e event) {
 	w.mu.Unlock()
 	switch {
 	case e.Op != nil:
-		if onOp != nil {
-			onOp(*e.Op)
+		if q != nil && q.onOp != nil {
+			q.onOp(*e.Op)
 		}
 	case e.Progress != nil:
-	case answers != nil:
+	case q != nil:
 		select {
-		case answers <- e:
+		case q.answers <- e:
 		default: // a second answer to one request: the first counts
 		}
 	}

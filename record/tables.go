@@ -29,7 +29,7 @@ type Pod struct {
 // Operation is one request that the load generator owed the cluster.
 type Operation struct {
 	Phase      string `parquet:"phase,dict" json:"phase"`
-	Verb       string `parquet:"verb,dict" json:"verb"` // create, patch, scale, delete
+	Verb       string `parquet:"verb,dict" json:"verb"` // create, apply, scale, patch, update, delete; of a read its kind
 	Resource   string `parquet:"resource,dict" json:"resource"`
 	Namespace  string `parquet:"namespace,dict" json:"namespace,omitempty"`
 	Name       string `parquet:"name" json:"name"`

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/kubedyno/kubedyno/collect/objects"
@@ -23,8 +24,19 @@ func (s *session) perStep(ctx context.Context, p experiment.Step) error {
 			return err
 		}
 	}
-	stopProfiles := s.profilePhase(ctx, p.Phase)
-	err := s.act(ctx, p)
+	profiled := p.Phase
+	for _, part := range p.Parallel {
+		if profiled = part.Phase; part.Kind == experiment.KindSteady {
+			break // the profiles of a group are those of its first steady phase
+		}
+	}
+	stopProfiles := s.profilePhase(ctx, profiled)
+	var err error
+	if p.Parallel != nil {
+		err = s.together(ctx, p.Parallel)
+	} else {
+		err = s.act(ctx, p)
+	}
 	stopProfiles()
 	if ctx.Err() != nil {
 		return errors.Join(err, context.Cause(ctx)) // how to end the phase depends on why
@@ -41,19 +53,46 @@ func isJudged(p experiment.Step) bool {
 	return p.Kind == experiment.KindSteady || p.Settle != nil && p.Settle.For >= longSettle
 }
 
+// together performs phases that begin at the same time, each recorded as a
+// phase of its own. The first that fails ends the others.
+func (s *session) together(ctx context.Context, steps []experiment.Step) error {
+	ctx, fail := context.WithCancelCause(ctx)
+	defer fail(nil)
+	parts := make([]record.Phase, len(steps))
+	errs := make([]error, len(steps))
+	var running sync.WaitGroup
+	for i, p := range steps {
+		parts[i] = record.Phase{Name: p.Name, Kind: record.PhaseKind(p.Kind), Start: s.o.Now()}
+		running.Go(func() {
+			if err := s.act(ctx, p); err != nil {
+				errs[i] = fmt.Errorf("phase %s: %w", p.Name, err)
+				fail(errs[i])
+			}
+			parts[i].End = s.o.Now()
+		})
+	}
+	running.Wait()
+	s.mu.Lock()
+	s.parts = parts
+	s.mu.Unlock()
+	return errors.Join(errs...)
+}
+
 // act does what a phase is there for.
 func (s *session) act(ctx context.Context, p experiment.Step) error {
-	var want asked
 	switch {
 	case p.Settle != nil:
 		return pause(ctx, p.Settle.For)
-	case p.Create != nil, p.Scale != nil, p.Delete != nil:
-		want = s.ask(p.Name, p.Pods)
-	default: // a wait of its own
+	case p.Wait != nil: // a wait of its own
 		return s.wait(ctx, p.Name, *p.Until, s.all(p.Until.For))
 	}
+	added, removed := s.ask(p)
 	if err := s.offer(ctx, p.Phase); err != nil || p.Until == nil {
 		return err
+	}
+	want := added
+	if p.Until.For == experiment.StateGone {
+		want = removed
 	}
 	return s.wait(ctx, p.Name, *p.Until, want)
 }
@@ -66,19 +105,20 @@ const everyPhase = ""
 // say. The numbers only grow, as the watch's counts do.
 type asked map[string]int
 
-// ask notes that a phase asks for more pods, or for fewer, and returns what to
-// wait for.
-func (s *session) ask(phase string, pods int) asked {
+// ask notes the pods that a step asks for and gives up, and returns what to wait
+// for until they have come, and until they have gone.
+func (s *session) ask(p experiment.Step) (added, removed asked) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if pods < 0 {
-		s.asked[everyPhase] -= pods
+	s.asked[everyPhase] += p.Removes
+	s.asked[p.Name] += p.Adds
+	switch {
+	case p.Adds > 0:
+		s.of = p.Name
+	case p.Removes > 0:
 		s.of = everyPhase
-		return asked{everyPhase: s.asked[everyPhase]}
 	}
-	s.asked[phase] += pods
-	s.of = phase
-	return asked{phase: s.asked[phase]}
+	return asked{p.Name: s.asked[p.Name]}, asked{everyPhase: s.asked[everyPhase]}
 }
 
 // all is what a wait of its own waits for.
@@ -97,10 +137,21 @@ func (s *session) all(state experiment.State) asked {
 func (s *session) offer(ctx context.Context, p experiment.Phase) error {
 	sum, err := s.worker.Run(ctx, p, func(op record.Operation) {
 		s.w.Operation(op)
-		s.objects.Submitted(op)
+		if op.Pods > 0 { // only what asks for pods is where pods come from
+			s.objects.Submitted(op)
+		}
 	})
 	if err != nil {
 		return err
+	}
+	if text := sum.LatencyText(); text != "" {
+		s.note("%s: %s", p.Name, text)
+	}
+	if hides := sum.HidesStalls(); hides != "" {
+		s.note("%s", hides)
+		if err := s.w.Update(func(m *record.Meta) { m.Warnings = append(m.Warnings, hides) }); err != nil {
+			return err
+		}
 	}
 	if sum.Missed > 0 {
 		s.note("%d of %d operations were not sent in time", sum.Missed, sum.Planned)
@@ -108,7 +159,7 @@ func (s *session) offer(ctx context.Context, p experiment.Phase) error {
 	if sum.Failed > 0 {
 		s.note("%d of %d operations failed; the first: %s", sum.Failed, sum.Planned, sum.FirstError)
 	}
-	if sum.Failed == sum.Planned {
+	if sum.Failed == sum.Planned && sum.Planned > 0 {
 		return fmt.Errorf("all %d operations failed; the first: %s", sum.Failed, sum.FirstError)
 	}
 	return nil
@@ -131,7 +182,9 @@ func (s *session) wait(ctx context.Context, name string, w experiment.Wait, want
 			short := fmt.Errorf("phase %s: waiting for %d pods to be %s: %w (%d created, %d scheduled, %d running, %d gone)",
 				name, n, w.For, err, at.Created, at.Bound, at.Running, at.Deleted)
 			s.note("%v", short)
+			s.mu.Lock()
 			s.short = append(s.short, short)
+			s.mu.Unlock()
 			if err := s.w.Update(func(m *record.Meta) { m.Warnings = append(m.Warnings, short.Error()) }); err != nil {
 				return err
 			}

@@ -17,6 +17,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"syscall"
 	"time"
 
@@ -182,19 +183,30 @@ func (s *session) create() (*record.Writer, error) {
 	return w, nil
 }
 
+// loads reports whether an experiment does more than to look at idle nodes.
+func loads(e *experiment.Experiment) bool {
+	return slices.ContainsFunc(e.Plan(), func(s experiment.Step) bool { return s.Settle == nil && s.Wait == nil })
+}
+
 // workload puts the experiment into the numbers that a reader of the recording
 // needs.
 func workload(e *experiment.Experiment) record.Workload {
-	w := record.Workload{Experiment: "experiment.yaml", Seed: e.Seed}
+	w := record.Workload{Seed: e.Seed}
+	if loads(e) { // else the cluster is observed at its own work
+		w.Experiment = "experiment.yaml"
+	}
 	w.ExpectedPods = e.ExpectedPods()
-	for _, p := range e.Plan() {
-		c := p.Create
+	for _, p := range experiment.Flat(e.Plan()) {
+		o := p.Makes()
 		switch {
-		case c == nil || p.Kind != experiment.KindSteady:
-		case c.Kind == experiment.Pod:
-			w.OfferedRate = c.Rate.PerSecond
-		default:
-			w.Controller = string(c.Kind)
+		case o == nil || p.Kind != experiment.KindSteady || p.Adds == 0:
+		case o.KindName() != string(experiment.Pod):
+			w.Controller = o.KindName()
+		case p.Create != nil && p.Create.Clients == 0:
+			w.OfferedRate = p.Create.Rate.PerSecond
+			if len(p.Create.Rate.Steps) > 0 { // the mean
+				w.OfferedRate = float64(p.Operations) / max(p.Least().Seconds(), 1)
+			}
 		}
 	}
 	for _, o := range e.Objectives {

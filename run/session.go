@@ -51,9 +51,10 @@ type session struct {
 	exact   bool   // the phase under way is scraped at its edges
 	endedIn string // the phase in which the run ended
 	mu      sync.Mutex
-	phase   record.Phase // the one under way
-	of      string       // the phase whose pods are shown
-	own     []int        // our processes
+	phase   record.Phase   // the one under way
+	parts   []record.Phase // what it consisted of, where its phases ran together
+	of      string         // the phase whose pods are shown
+	own     []int          // our processes
 
 	asked asked
 	short []error // waits that ran out, reported at the end
@@ -186,6 +187,8 @@ func (s *session) perform(ctx context.Context) (err error) {
 			Kubeconfig:  s.plane.Kubeconfigs.Load,
 			RunID:       s.id,
 			Seed:        s.o.Experiment.Seed,
+			Nodes:       s.o.Experiment.Cluster.Nodes,
+			Existing:    s.o.Existing,
 			HollowNodes: s.o.Existing && s.o.Experiment.Cluster.Nodes > 0,
 		},
 		Executable: s.o.Executable,
@@ -217,6 +220,9 @@ func (s *session) perform(ctx context.Context) (err error) {
 		Name: load.ProcessName, PID: worker.PID(), CPU: s.o.Experiment.Cluster.Components[load.ProcessName].CPU,
 	}); err != nil {
 		return err
+	}
+	if err := worker.Check(ctx, s.o.Experiment.Phases); err != nil {
+		return fmt.Errorf("check what the experiment makes: %w", err)
 	}
 	if err := s.leave(ctx); err != nil {
 		return err
@@ -276,8 +282,8 @@ func (s *session) leave(ctx context.Context) error { return s.close(ctx, true) }
 // close ends the phase under way, with a scrape unless nobody would answer.
 func (s *session) close(ctx context.Context, scrape bool) error {
 	s.mu.Lock()
-	p := s.phase
-	s.phase = record.Phase{}
+	p, parts := s.phase, s.parts
+	s.phase, s.parts = record.Phase{}, nil
 	s.mu.Unlock()
 	if p.Name == "" {
 		return nil
@@ -291,7 +297,12 @@ func (s *session) close(ctx context.Context, scrape bool) error {
 			p.End = asked
 		}
 	}
-	return s.w.Update(func(m *record.Meta) { m.Phases = append(m.Phases, p) })
+	if parts == nil {
+		parts = []record.Phase{p}
+	} else {
+		parts[len(parts)-1].End = p.End // the samples at the end belong to one of them
+	}
+	return s.w.Update(func(m *record.Meta) { m.Phases = append(m.Phases, parts...) })
 }
 
 // edge is how much longer a phase may be said to be for the samples at its end

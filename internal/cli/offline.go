@@ -12,7 +12,6 @@ import (
 
 	"github.com/kubedyno/kubedyno/compare"
 	"github.com/kubedyno/kubedyno/diagnose"
-	"github.com/kubedyno/kubedyno/experiment"
 	"github.com/kubedyno/kubedyno/record"
 	"github.com/kubedyno/kubedyno/report"
 )
@@ -226,66 +225,6 @@ func liftInput(n int, r compare.Round) report.Input {
 		Name: fmt.Sprintf("Round %d", n), Change: r.Lift.Set,
 		Prediction: r.Lift.PredictedBy, Outcome: r.Verdict, Lifted: &r.Finding, Proven: r.Proven,
 	}
-}
-
-func newExperimentCommand(env *Env) *cobra.Command {
-	cmd := &cobra.Command{Use: "experiment", Short: "List, print and check experiments"}
-	cmd.AddCommand(&cobra.Command{
-		Use: "list", Short: "List the built-in experiments", Args: cobra.NoArgs,
-		RunE: func(*cobra.Command, []string) error {
-			for _, b := range experiment.Builtins() {
-				fmt.Fprintf(env.Stdout, "%-16s %s\n", b.Name, b.Summary)
-			}
-			return nil
-		},
-	})
-	var f runFlags
-	show := &cobra.Command{
-		Use: "show EXPERIMENT", Short: "Print an experiment with all settings applied, ready to copy",
-		Example: "  kubedyno experiment show density --nodes 100 > mine.yaml",
-		Args:    exactlyOne("EXPERIMENT", "a built-in name or a file"),
-		ValidArgsFunction: func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
-			return builtinNames(), cobra.ShellCompDirectiveDefault
-		},
-		RunE: func(cmd *cobra.Command, args []string) error {
-			e, err := f.load(cmd, args[0])
-			if err != nil {
-				return Misuse(err)
-			}
-			data, err := e.YAML()
-			if err != nil {
-				return err
-			}
-			_, err = env.Stdout.Write(data)
-			return err
-		},
-	}
-	f.register(show)
-	cmd.AddCommand(show)
-	cmd.AddCommand(&cobra.Command{
-		Use: "check FILE…", Short: "Check experiment files without running them",
-		Args: func(cmd *cobra.Command, args []string) error {
-			if len(args) == 0 {
-				return Misusef("%s needs at least one file", cmd.CommandPath())
-			}
-			return nil
-		},
-		RunE: func(_ *cobra.Command, args []string) error {
-			var errs []error
-			for _, name := range args {
-				if _, err := experiment.ParseFile(name); err != nil {
-					errs = append(errs, err)
-					continue
-				}
-				fmt.Fprintf(env.Stdout, "%s: fine\n", name)
-			}
-			if len(errs) > 0 {
-				return Misuse(errors.Join(errs...))
-			}
-			return nil
-		},
-	})
-	return cmd
 }
 
 // tables are what `show` can print of a recording.

@@ -17,6 +17,7 @@ import (
 	"github.com/kubedyno/kubedyno/diagnose/detectors"
 	"github.com/kubedyno/kubedyno/experiment"
 	"github.com/kubedyno/kubedyno/internal/progress"
+	"github.com/kubedyno/kubedyno/load"
 	"github.com/kubedyno/kubedyno/record"
 	"github.com/kubedyno/kubedyno/report"
 	"github.com/kubedyno/kubedyno/run"
@@ -28,8 +29,10 @@ type runFlags struct {
 	rate                string
 	profile             string
 	sets                []string
+	variant             string
 	kubeconfig, context string
 	seed                int64
+	variantSets         []string // the settings of the variant
 	out                 string
 	observe             observeFlags
 }
@@ -41,6 +44,7 @@ func (f *runFlags) register(cmd *cobra.Command) {
 	fs.StringVar(&f.rate, "rate", "", "pods per second of a built-in experiment that has a rate, such as 20/s")
 	fs.StringVar(&f.profile, "profile", "", "component flags to start from: stock or tuned")
 	fs.StringArrayVar(&f.sets, "set", nil, "change one setting, PATH=VALUE: <component>.args.<flag>, .env.<NAME>, .binary, .cpu, or a field of the experiment")
+	fs.StringVar(&f.variant, "variant", "", "run this variant of the experiment: its settings apply before those of --set")
 	fs.StringVar(&f.kubeconfig, "kubeconfig", "", "use the existing cluster of this kubeconfig instead of starting a lab")
 	fs.StringVar(&f.context, "context", "", "context of the kubeconfig (default: its current one)")
 	fs.Int64Var(&f.seed, "seed", 0, "seed of every random choice (default: the experiment's)")
@@ -66,6 +70,9 @@ func (f *runFlags) load(cmd *cobra.Command, name string) (*experiment.Experiment
 	// in the same words as a --set.
 	sets := slices.Clone(f.sets)
 	if builtin {
+		if f.variant != "" {
+			return nil, fmt.Errorf("--variant: experiment %s has no variants", name)
+		}
 		p := experiment.Params{}
 		for _, flag := range []string{"nodes", "pods-per-node", "rate"} {
 			if changed(flag) {
@@ -85,11 +92,10 @@ func (f *runFlags) load(cmd *cobra.Command, name string) (*experiment.Experiment
 		if _, statErr := os.Stat(name); errors.Is(statErr, os.ErrNotExist) && !strings.ContainsAny(name, "./") {
 			return nil, fmt.Errorf("no experiment %q: it is neither built in (%s) nor a file", name, strings.Join(builtinNames(), ", "))
 		}
-		if f.existing() {
-			e, err = experiment.ParseFileExisting(name)
-		} else {
-			e, err = experiment.ParseFile(name)
+		if e, err = f.parse(name); err != nil {
+			return nil, err
 		}
+		sets = append(slices.Clone(f.variantSets), sets...)
 		if changed("nodes") {
 			sets = append(sets, fmt.Sprintf("cluster.nodes=%d", f.nodes))
 		}
@@ -119,12 +125,40 @@ func (f *runFlags) load(cmd *cobra.Command, name string) (*experiment.Experiment
 	if err := e.Apply(parsed); err != nil {
 		return nil, err
 	}
+	if err := load.Check(e); err != nil {
+		return nil, err
+	}
 	return e, e.Whole()
+}
+
+// parse reads an experiment file with the values that flags and the variant give
+// to its variables.
+func (f *runFlags) parse(name string) (*experiment.Experiment, error) {
+	given, err := experiment.ParseSets(f.sets)
+	if err != nil {
+		return nil, err
+	}
+	o := experiment.Options{Existing: f.existing(), Variables: given.Variables()}
+	e, err := experiment.ParseFileWith(name, o)
+	if err != nil || f.variant == "" {
+		return e, err
+	}
+	if f.variantSets, err = e.Variant(f.variant); err != nil {
+		return nil, fmt.Errorf("--variant: %w", err)
+	}
+	// What is set by hand comes after what the variant sets.
+	both, err := experiment.ParseSets(append(slices.Clone(f.variantSets), f.sets...))
+	if err != nil {
+		return nil, err
+	}
+	o.Variables = both.Variables()
+	return experiment.ParseFileWith(name, o)
 }
 
 func newRunCommand(env *Env) *cobra.Command {
 	var f runFlags
 	var format string
+	var dryRun bool
 	cmd := &cobra.Command{
 		Use:   "run EXPERIMENT",
 		Short: "Run an experiment and record everything about it",
@@ -150,19 +184,30 @@ was missed; 4 the run is invalid, its numbers must not be used.`,
 			if err != nil {
 				return Misuse(err)
 			}
+			if dryRun {
+				return explain(env, e)
+			}
 			if f.out == "" {
 				f.out = e.Name + "-" + env.Now().UTC().Format("20060102T150405Z")
 			}
-			if err := performRun(cmd.Context(), env, &f, e, f.sets, f.out, ""); err != nil {
+			if err := performRun(cmd.Context(), env, &f, e, f.given(), f.out, ""); err != nil {
 				return err
 			}
 			return summarise(env, format, f.out)
 		},
 	}
 	f.register(cmd)
+	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "say what would happen, and do nothing")
 	cmd.Flags().StringVar(&f.out, "out", "", "`folder` of the recording (default: the experiment's name and the time)")
 	cmd.Flags().StringVarP(&format, "output", "o", "text", "result as text or json")
 	return cmd
+}
+
+// given is what the variant and the caller set, as it is kept with the
+// recording. What is kept of the experiment has its variables filled in, so that
+// setting them would no longer apply.
+func (f *runFlags) given() []string {
+	return slices.DeleteFunc(append(slices.Clone(f.variantSets), f.sets...), func(set string) bool { return strings.HasPrefix(set, "variables.") })
 }
 
 func hasParam(experimentName, param string) bool {

@@ -2,7 +2,8 @@
 //
 // The model is open: due times are fixed in advance, and slow answers never
 // delay what comes after them. Latency counted from an operation's due time
-// therefore contains all that its user would have waited.
+// therefore contains all that its user would have waited. Closed is the other
+// model, for those who must have it.
 //
 // Start with Timetable, then Open.
 package pace
@@ -11,7 +12,9 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"math/rand/v2"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -52,6 +55,61 @@ func (r Ramp) Due(i int) time.Duration {
 	// exact where From and To are nearly equal.
 	slope := (r.To - r.From) / over
 	return seconds(2 * n / (r.From + math.Sqrt(r.From*r.From+2*slope*n)))
+}
+
+// Step is a rate per second that holds for a while.
+type Step struct {
+	Rate float64
+	For  time.Duration
+}
+
+// Steps are rates one after another; the last goes on for ever. There is at
+// least one.
+type Steps []Step
+
+// Due implements Timetable.
+func (s Steps) Due(i int) time.Duration {
+	left, begin := float64(i), 0.0
+	for _, step := range s[:len(s)-1] {
+		in := step.Rate * step.For.Seconds()
+		if left < in {
+			return seconds(begin + left/step.Rate)
+		}
+		left -= in
+		begin += step.For.Seconds()
+	}
+	return seconds(begin + left/s[len(s)-1].Rate)
+}
+
+// Times are due times that were drawn in advance.
+type Times []time.Duration
+
+// Due implements Timetable.
+func (t Times) Due(i int) time.Duration { return t[i] }
+
+// Poisson draws n arrivals of so many per second that know nothing of each
+// other: the times between them are exponential. The first is due at once.
+func Poisson(rate float64, n int, seed uint64) Times {
+	draw := rand.New(rand.NewPCG(seed, 0))
+	t := make(Times, n)
+	at := 0.0
+	for i := range t {
+		t[i] = seconds(at)
+		at += draw.ExpFloat64() / rate
+	}
+	return t
+}
+
+// Cycles begins a timetable of Size operations anew at every multiple of Every.
+type Cycles struct {
+	Each  Timetable
+	Size  int
+	Every time.Duration
+}
+
+// Due implements Timetable.
+func (c Cycles) Due(i int) time.Duration {
+	return time.Duration(i/c.Size)*c.Every + c.Each.Due(i%c.Size)
 }
 
 // seconds is s as a Duration; beyond what one holds, the longest.
@@ -137,6 +195,55 @@ func Open(ctx context.Context, t Timetable, n int, o Options, op func(ctx contex
 			op(ctx, i, due)
 		})
 	}
+	if err := ctx.Err(); err != nil {
+		return fmt.Errorf("load ended early: %w", context.Cause(ctx))
+	}
+	return nil
+}
+
+// Clients are a closed loop: so many, each sending one operation at a time.
+type Clients struct {
+	// N is how many there are.
+	N int
+	// Think is how long each rests after an answer.
+	Think time.Duration
+	// For is how long new operations are begun; 0: until all were.
+	For time.Duration
+	// Clock defaults to System.
+	Clock Clock
+}
+
+// Closed runs op for n operations, or where n is 0 for as long as the clients
+// go on, and returns when all have returned. An operation is due when a client
+// is free for it: while the cluster does not answer, nothing is sent, and what
+// would have been sent is not measured. When ctx ends, no more are begun and
+// the error is ctx's.
+func Closed(ctx context.Context, n int, c Clients, op func(ctx context.Context, i int, due time.Time)) error {
+	if c.Clock == nil {
+		c.Clock = System{}
+	}
+	begun := c.Clock.Now()
+	var next atomic.Int64
+	var running sync.WaitGroup
+	for range c.N {
+		running.Go(func() {
+			for ctx.Err() == nil {
+				due := c.Clock.Now()
+				if c.For > 0 && due.Sub(begun) >= c.For {
+					return
+				}
+				i := int(next.Add(1)) - 1
+				if n > 0 && i >= n {
+					return
+				}
+				op(ctx, i, due)
+				if c.Think > 0 {
+					Options{Clock: c.Clock}.sleepUntil(ctx, c.Clock.Now().Add(c.Think))
+				}
+			}
+		})
+	}
+	running.Wait()
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("load ended early: %w", context.Cause(ctx))
 	}

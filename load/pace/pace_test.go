@@ -214,3 +214,92 @@ func TestClockIsAParameter(t *testing.T) {
 		t.Errorf("the clock shows %d", got)
 	}
 }
+
+func TestSteps(t *testing.T) {
+	s := Steps{{Rate: 10, For: time.Second}, {Rate: 100, For: 2 * time.Second}, {Rate: 1, For: time.Second}}
+	for from, want := range map[time.Duration]int{0: 10, time.Second: 100, 2 * time.Second: 100, 3 * time.Second: 1, time.Minute: 1} {
+		if got := count(s, from, from+time.Second); got != want {
+			t.Errorf("%d operations in the second from %v, want %d", got, from, want)
+		}
+	}
+}
+
+// Arrivals that know nothing of each other: the mean is the rate, and as many as
+// the exponential distribution says come within a mean gap.
+func TestPoisson(t *testing.T) {
+	const rate, n = 50.0, 20_000
+	p := Poisson(rate, n, 1)
+	if took := p.Due(n - 1).Seconds(); math.Abs(took*rate/n-1) > 0.03 {
+		t.Errorf("%d arrivals at %v/s took %v s", n, rate, took)
+	}
+	within := 0
+	for i := range n - 1 {
+		if (p.Due(i+1) - p.Due(i)).Seconds() < 1/rate {
+			within++
+		}
+	}
+	if share := float64(within) / n; math.Abs(share-(1-1/math.E)) > 0.015 {
+		t.Errorf("%.3f of the gaps are below the mean, want %.3f", share, 1-1/math.E)
+	}
+	if again := Poisson(rate, n, 1); again.Due(n-1) != p.Due(n-1) {
+		t.Error("the same seed draws other times")
+	}
+	if other := Poisson(rate, n, 2); other.Due(n-1) == p.Due(n-1) {
+		t.Error("another seed draws the same times")
+	}
+}
+
+func TestCycles(t *testing.T) {
+	c := Cycles{Each: Constant(10), Size: 3, Every: time.Second}
+	for i, want := range []time.Duration{0, 100, 200, 1000, 1100, 1200, 2000} {
+		if got := c.Due(i); got != want*time.Millisecond {
+			t.Errorf("operation %d is due at %v, want %v ms", i, got, int(want))
+		}
+	}
+}
+
+// Clients send nothing while they wait: that is what a closed loop hides.
+func TestClosedLoopStopsWithTheServer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		begin := time.Now()
+		var sent, slow atomic.Int64
+		err := Closed(t.Context(), 0, Clients{N: 4, Think: 100 * time.Millisecond, For: 10 * time.Second}, func(_ context.Context, _ int, due time.Time) {
+			sent.Add(1)
+			if !due.Equal(time.Now()) {
+				t.Error("due at another time than sent")
+			}
+			if at := time.Since(begin); at >= 3*time.Second && at < 6*time.Second {
+				slow.Add(1)
+				time.Sleep(6*time.Second - at) // the server stands still
+			}
+		})
+		// 7 of 10 seconds at 40/s, less the ones that wait.
+		if n := sent.Load(); err != nil || n < 270 || n > 290 || slow.Load() != 4 {
+			t.Errorf("error %v, %d sent, %d of them slow", err, n, slow.Load())
+		}
+	})
+}
+
+func TestClosedLoopOfN(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		seen := make([]atomic.Int64, 100)
+		if err := Closed(t.Context(), 100, Clients{N: 7}, func(_ context.Context, i int, _ time.Time) {
+			seen[i].Add(1)
+			time.Sleep(time.Second)
+		}); err != nil {
+			t.Error(err)
+		}
+		for i := range seen {
+			if n := seen[i].Load(); n != 1 {
+				t.Errorf("operation %d happened %d times", i, n)
+			}
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		time.AfterFunc(2500*time.Millisecond, cancel)
+		var n atomic.Int64
+		err := Closed(ctx, 100, Clients{N: 2}, func(ctx context.Context, _ int, _ time.Time) { n.Add(1); time.Sleep(time.Second) })
+		if !errors.Is(err, context.Canceled) || n.Load() != 6 {
+			t.Errorf("cancelled: error %v, %d sent", err, n.Load())
+		}
+	})
+}
