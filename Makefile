@@ -12,11 +12,12 @@ help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: build
-build: $(BIN)/kubedyno-lab ui/static/page.js kubedyno ## build kubedyno, kubedyno-lab and the report page into bin/
+build: $(BIN)/kubedyno-lab ui/static/page.js kubedyno ## build kubedyno, kubedyno-lab, kubedyno-pause and the report page into bin/
 
 .PHONY: kubedyno
 kubedyno: ui/static/page.js
 	$(GO) build -trimpath -o $(BIN)/kubedyno ./cmd/kubedyno
+	$(GO) build -trimpath -ldflags '-s -w' -o $(BIN)/kubedyno-pause ./cmd/kubedyno-pause
 
 $(BIN)/kubedyno-lab: $(LAB_SRC)
 	cd lab && $(GO) build -trimpath -ldflags "$$(./hack/ldflags)" -o ../$(BIN)/kubedyno-lab ./cmd/kubedyno-lab

@@ -50,6 +50,8 @@ type Config struct {
 	Lease      int       `json:"leaseSeconds,omitempty"`  // duration; renewed every quarter of it
 	Status     int       `json:"statusSeconds,omitempty"` // between node status reports without a change
 	Events     *bool     `json:"events,omitempty"`        // default true
+	Volumes    *bool     `json:"volumes,omitempty"`       // tokens, watches on ConfigMaps and Secrets; default true
+	Informers  *bool     `json:"informers,omitempty"`     // watches on Services, RuntimeClasses, CSIDrivers; default true
 	Cleanup    bool      `json:"cleanup,omitempty"`       // delete our nodes and leases at the end
 	Pprof      bool      `json:"pprof,omitempty"`
 }
@@ -134,9 +136,11 @@ func (c *Config) setDefaults() {
 	if c.StartDelay.Distribution == "" && c.StartDelay.Median == 0 {
 		c.StartDelay = defaultStartDelay
 	}
-	if c.Events == nil {
-		on := true
-		c.Events = &on
+	for _, part := range []**bool{&c.Events, &c.Volumes, &c.Informers} {
+		if *part == nil {
+			on := true
+			*part = &on
+		}
 	}
 }
 

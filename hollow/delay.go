@@ -17,6 +17,9 @@ const (
 	drawCleanup
 	drawStatus
 	drawAdmit
+	drawProbe
+	drawComplete
+	drawRestart
 )
 
 // admitDelay is from receipt to the first status: admission and the state file
@@ -30,6 +33,11 @@ var admitDelay = Delay{Distribution: "lognormal", Median: 0.010, P99: 0.040}
 var (
 	// stopDelay: SIGTERM to a process that ends at once, and CRI's answer.
 	stopDelay = Delay{Distribution: "lognormal", Median: 0.1, P99: 0.4}
+	// completeDelay: from the status that says the containers have ended to the
+	// one that says the pod has, a worker's round later.
+	completeDelay = Delay{Distribution: "lognormal", Median: 1.1, P99: 1.6}
+	// restartDelay: a container made anew in the sandbox that is there.
+	restartDelay = Delay{Distribution: "lognormal", Median: 0.15, P99: 0.4}
 	// settleDelay: until the kubelet's once-a-second relist has seen the end.
 	settleDelay = Delay{Distribution: "lognormal", Median: 0.5, P99: 1.0}
 	// cleanupDelay: unmounting volumes, removing the pod's cgroup.

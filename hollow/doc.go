@@ -24,18 +24,38 @@ const UserAgent = "kubedyno-hollow"
 // that the control plane did not get.
 func LeftOut() []string {
 	return []string{
-		"watches on referenced ConfigMaps and Secrets, and TokenRequests for service account volumes",
-		"informers for Services, RuntimeClasses and CSIDrivers; the CSINode object",
+		"service account tokens are not renewed; a pod does not wait for a ConfigMap or Secret that is missing",
 		"certificate signing requests for client and serving certificates",
-		"events about the node itself (Starting, NodeReady, …)",
+		"events about the node itself (Starting, NodeReady, …) and about volumes and probes that fail",
 		"volumes: attach, mount and VolumesInUse; a pod does not wait for them",
 		"images: every image counts as present (event Pulled, never Pulling); no image list in node status",
-		"init containers run in no time and all at once; sidecars and probes succeed at once",
+		"containers do only what the pod's annotations say (kubedyno.io/run-seconds, exit-code, init-seconds): without them a Job's pod keeps running until it is deleted, and init containers take no time",
+		"probes: readiness probes succeed at their first chance, startup probes at once, liveness probes always",
 		"readiness gates: a pod is Ready when its containers are",
-		"containers that end by themselves: a Job's pod keeps running until it is deleted",
-		"restarts, crash loops, probes that fail, eviction, resize, static and mirror pods, ephemeral containers",
+		"eviction, resize, static and mirror pods, ephemeral containers",
 		"admission by CPU, memory and ports: a node refuses pods only beyond its pod count (OutOfpods)",
 		"cgroup readings in pod status: status.resources repeats the spec",
 		"logs, exec, port-forward and the kubelet's own HTTP endpoints; the pod network",
 	}
+}
+
+// Fidelity is what a pod on a hollow node costs beside one on a real node, in a
+// sentence to print with results. docs/fidelity.md tells how it was measured.
+func Fidelity() string {
+	return "beside a real kubelet v1.36.3 a hollow node's pods cost × 0.84 requests, × 0.81 bytes, as many watches and × 0.74 control-plane CPU (100 pods each, docs/fidelity.md)"
+}
+
+// leftOut adds what these settings leave out.
+func (c *Config) leftOut() []string {
+	var off []string
+	if !*c.Volumes {
+		off = append(off, "watches on referenced ConfigMaps and Secrets, and TokenRequests for service account volumes (volumes: false)")
+	}
+	if !*c.Informers {
+		off = append(off, "informers for Services, RuntimeClasses and CSIDrivers; the CSINode object (informers: false)")
+	}
+	if !*c.Events {
+		off = append(off, "events about pods (events: false)")
+	}
+	return append(off, LeftOut()...)
 }

@@ -28,6 +28,16 @@ type podEvent struct {
 	uid, version          string
 	kind, reason, message string
 	container             string // field path, "" for the pod itself
+	init                  bool   // it is an init container
+
+	first time.Time // of the event that this one repeats, or zero
+	count int       // with this one
+}
+
+// A repeatedEvent is one that a kubelet has sent before and then counts up.
+type repeatedEvent struct {
+	first time.Time
+	count int
 }
 
 // emit queues an event. n.mu is held.
@@ -44,10 +54,31 @@ func (n *node) emit(e podEvent) {
 		e.at = n.lastEvent.Add(time.Microsecond)
 	}
 	n.lastEvent = e.at
+	n.correlate(&e)
 	n.events = append(n.events, e)
 	if !n.sending {
 		n.sending = n.fleet.start(n.sendEvents)
 	}
+}
+
+// correlate makes an event that was sent before a repetition of it, as client-go's
+// recorder does. Only pods whose containers end have such; the others need no memory.
+func (n *node) correlate(e *podEvent) {
+	p := n.pods[e.uid]
+	if p == nil || p.shape == nil || !p.shape.ends {
+		return
+	}
+	key := e.reason + "/" + e.container
+	before := p.repeated[key]
+	if before == nil {
+		if p.repeated == nil {
+			p.repeated = map[string]*repeatedEvent{}
+		}
+		p.repeated[key] = &repeatedEvent{first: e.at, count: 1}
+		return
+	}
+	before.count++
+	e.first, e.count = before.first, before.count
 }
 
 // sendEvents empties the queue and ends. When the bucket is empty it leaves
@@ -92,13 +123,17 @@ const (
 )
 
 func (n *node) sendEvent(ctx context.Context, e *podEvent) {
+	path, what, kind := "/api/v1/namespaces/"+e.namespace+"/events", createEvent, protobufBody
 	body, err := e.object(n.name)
+	if e.count > 1 {
+		path, what, kind = path+"/"+eventName(e.name, e.first), patchEvent, patchBody
+		body = e.repetition()
+	}
 	if err != nil {
 		return
 	}
-	path := "/api/v1/namespaces/" + e.namespace + "/events"
 	for try := 1; ; try++ {
-		answer, err := n.client.do(ctx, createEvent, path, protobufBody, body)
+		answer, err := n.client.do(ctx, what, path, kind, body)
 		release(answer)
 		if err == nil || isAnswer(err) || try == eventTries {
 			return
@@ -119,7 +154,7 @@ func (e *podEvent) object(node string) ([]byte, error) {
 	at := metav1.Time{Time: e.at}
 	event := v1.Event{
 		ObjectMeta: metav1.ObjectMeta{
-			Name:      fmt.Sprintf("%s.%x", e.name, e.at.UnixNano()),
+			Name:      eventName(e.name, e.at),
 			Namespace: e.namespace,
 		},
 		InvolvedObject: v1.ObjectReference{
@@ -134,8 +169,20 @@ func (e *podEvent) object(node string) ([]byte, error) {
 	}
 	if e.container != "" {
 		event.InvolvedObject.FieldPath = "spec.containers{" + e.container + "}"
+		if e.init {
+			event.InvolvedObject.FieldPath = "spec.initContainers{" + e.container + "}"
+		}
 	}
 	return wrap("v1", "Event", event.Size(), event.MarshalToSizedBuffer)
+}
+
+func eventName(pod string, at time.Time) string { return fmt.Sprintf("%s.%x", pod, at.UnixNano()) }
+
+// repetition is the patch that counts an event up.
+func (e *podEvent) repetition() []byte {
+	b := appendTime([]byte(`{"lastTimestamp":`), e.at.Unix())
+	b = appendString(append(b, `,"message":`...), e.message)
+	return fmt.Appendf(b, `,"count":%d}`, e.count)
 }
 
 // isAnswer says that the server has answered, so that repeating helps nobody.

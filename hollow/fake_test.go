@@ -23,6 +23,7 @@ import (
 	"testing"
 	"time"
 
+	authenticationv1 "k8s.io/api/authentication/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -107,8 +108,10 @@ func (f *fakeAPI) writeCA() *x509.Certificate {
 }
 
 func (f *fakeAPI) config(nodes int) Config {
+	no := false
 	return Config{
-		Server: f.server.URL, CAFile: f.path("server.crt"), NodeCA: &KeyPair{f.path("ca.crt"), f.path("ca.key")},
+		Informers: &no, // what a real API server is for
+		Server:    f.server.URL, CAFile: f.path("server.crt"), NodeCA: &KeyPair{f.path("ca.crt"), f.path("ca.key")},
 		Nodes: nodes, Seed: 1, StartDelay: Delay{Distribution: "constant", Median: 0.05}, Cleanup: true,
 	}
 }
@@ -141,6 +144,17 @@ func (f *fakeAPI) serve(w http.ResponseWriter, r *http.Request) {
 	case strings.Contains(r.URL.Path, "/leases"):
 		defer f.mu.Unlock()
 		f.serveLease(w, r, last, body)
+	case last == "token":
+		f.mu.Unlock()
+		var t authenticationv1.TokenRequest
+		f.decode(body, &t)
+		if t.Spec.BoundObjectRef == nil || t.Spec.BoundObjectRef.Kind != "Pod" {
+			f.t.Errorf("a token that is not bound to a pod: %+v", t.Spec)
+		}
+		f.answer(w, http.StatusCreated, &v1.Pod{}, "Pod") // nobody reads it
+	case r.Method == http.MethodPatch && len(parts) == 6 && parts[4] == "events":
+		f.mu.Unlock()
+		f.answer(w, http.StatusOK, &v1.Event{}, "Event")
 	case last == "events":
 		defer f.mu.Unlock()
 		var e v1.Event
@@ -375,11 +389,14 @@ func (f *fakeAPI) expire() {
 }
 
 // bind creates a pod on a node, as the scheduler leaves it.
-func (f *fakeAPI) bind(name, node string) {
+func (f *fakeAPI) bind(name, node string) { f.bindPod(name, node, func(*v1.Pod) {}) }
+
+func (f *fakeAPI) bindPod(name, node string, change func(*v1.Pod)) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	p := testPod(func(p *v1.Pod) {
 		p.Name, p.UID, p.Spec.NodeName = name, types.UID("uid-"+name), node
+		change(p)
 	})
 	f.next(&p.ObjectMeta)
 	f.pods["default/"+name] = p

@@ -130,7 +130,7 @@ func (f *Fleet) fire(t timer, late time.Duration) {
 		f.start(n.sendEvents)
 	default:
 		f.metrics.timerLate.Observe(late.Seconds())
-		n.advance(t.pod, t.what, time.Now())
+		n.advance(t.pod, t, time.Now())
 	}
 }
 
@@ -253,7 +253,7 @@ func (f *Fleet) ready() Event {
 	return Event{
 		Event: "ready", Nodes: f.conf.Nodes,
 		ReadySeconds: ready.Sub(first).Seconds(), SchedulableSeconds: schedulable.Sub(first).Seconds(),
-		LeftOut: LeftOut(),
+		LeftOut: f.conf.leftOut(),
 	}
 }
 

@@ -194,7 +194,7 @@ func TestFleet(t *testing.T) {
 		}
 	}
 	api.mu.Unlock()
-	want := "GET PATCH status GET PATCH status GET PATCH status GET PATCH status GET GET DELETE"
+	want := "GET PATCH status GET PATCH status GET PATCH status GET PATCH status GET PATCH status GET GET DELETE"
 	if s := strings.Join(got, " "); s != want {
 		t.Errorf("requests of one pod's life:\n got %s\nwant %s", s, want)
 	}
@@ -273,6 +273,80 @@ func TestDeletedBeforeItStarts(t *testing.T) {
 	if !failed {
 		t.Error("it did not fail")
 	}
+	p.stop(time.Second)
+}
+
+// TestContainersThatEnd: annotations say what containers do, the restart policy
+// what becomes of the pod.
+func TestContainersThatEnd(t *testing.T) {
+	api := newFakeAPI(t)
+	p := startProcess(t, api.config(1))
+	p.await("ready")
+	pods := map[string]struct {
+		restart  v1.RestartPolicy
+		code     string
+		phase    v1.PodPhase
+		restarts int32
+	}{
+		"completes":        {v1.RestartPolicyNever, "0", v1.PodSucceeded, 0},
+		"fails":            {v1.RestartPolicyNever, "3", v1.PodFailed, 0},
+		"need not restart": {v1.RestartPolicyOnFailure, "0", v1.PodSucceeded, 0},
+		"restarts":         {v1.RestartPolicyOnFailure, "3", v1.PodRunning, 1}, // the second time only after 10 s
+	}
+	for name, c := range pods {
+		api.bindPod(strings.ReplaceAll(name, " ", "-"), "hollow-0", func(p *v1.Pod) {
+			p.Annotations = map[string]string{RunSeconds: "0.2", ExitCode: c.code}
+			p.Spec.RestartPolicy = c.restart
+		})
+	}
+	for name, c := range pods {
+		eventually(t, name, func() bool {
+			api.mu.Lock()
+			defer api.mu.Unlock()
+			s := &api.pods["default/"+strings.ReplaceAll(name, " ", "-")].Status
+			if s.Phase != c.phase || s.ContainerStatuses[0].RestartCount != c.restarts || s.ContainerStatuses[0].State.Terminated == nil {
+				return false
+			}
+			if got := fmt.Sprint(s.ContainerStatuses[0].State.Terminated.ExitCode); got != c.code {
+				t.Errorf("%s: exit code %s, want %s", name, got, c.code)
+			}
+			return true
+		})
+	}
+	for name := range pods {
+		api.remove(strings.ReplaceAll(name, " ", "-"))
+	}
+	eventually(t, "no pod", func() bool { return len(api.phases()) == 0 })
+	p.stop(time.Second)
+}
+
+// TestStartWaitsForToken: a kubelet mounts before it starts anything.
+func TestStartWaitsForToken(t *testing.T) {
+	api := newFakeAPI(t)
+	refused := 0
+	api.refuse = func(r *http.Request) int {
+		if strings.HasSuffix(r.URL.Path, "/serviceaccounts/default/token") && refused < 3 {
+			refused++
+			return http.StatusForbidden
+		}
+		return 0
+	}
+	p := startProcess(t, api.config(1))
+	p.await("ready")
+	api.bindPod("mounts", "hollow-0", func(p *v1.Pod) {
+		p.Spec.Volumes = []v1.Volume{{Name: "token", VolumeSource: v1.VolumeSource{Projected: &v1.ProjectedVolumeSource{
+			Sources: []v1.VolumeProjection{{ServiceAccountToken: &v1.ServiceAccountTokenProjection{Path: "token"}}},
+		}}}}
+	})
+	eventually(t, "it runs", func() bool {
+		api.mu.Lock()
+		defer api.mu.Unlock()
+		running := api.pods["default/mounts"].Status.Phase == v1.PodRunning
+		if running && refused < 3 {
+			t.Errorf("it ran after %d refusals of its token, before it had one", refused)
+		}
+		return running
+	})
 	p.stop(time.Second)
 }
 

@@ -27,6 +27,10 @@ const (
 	patchPod
 	deletePod
 	createEvent
+	patchEvent
+	createToken
+	getCSINode
+	createCSINode
 	requestKinds
 )
 
@@ -46,6 +50,11 @@ var requestNames = [requestKinds]struct{ method, verb, resource string }{
 	patchPod:     {"PATCH", "patch", "pods/status"},
 	deletePod:    {"DELETE", "delete", "pods"},
 	createEvent:  {"POST", "create", "events"},
+	patchEvent:   {"PATCH", "patch", "events"},
+	createToken:  {"POST", "create", "serviceaccounts/token"},
+
+	getCSINode:    {"GET", "get", "csinodes"},
+	createCSINode: {"POST", "create", "csinodes"},
 }
 
 func (k request) method() string { return requestNames[k].method }
@@ -78,7 +87,7 @@ type metrics struct {
 }
 
 // patchKinds are the reasons for a pod status patch.
-var patchKinds = []string{"pending", "running", "terminating", "stopped", "rejected"}
+var patchKinds = []string{"pending", "sandbox", "init", "running", "ready", "ended", "restarted", "terminating", "stopped", "rejected"}
 
 func newMetrics() *metrics {
 	m := &metrics{registry: introspect.NewRegistry(), patches: map[string]prometheus.Counter{}}

@@ -43,7 +43,8 @@ type node struct {
 	created, readyAt, schedulableAt time.Time
 	settled                         bool            // both are reported
 	pods                            map[string]*pod // by UID
-	active                          int             // pods that count against capacity
+	refs                            map[reference]*referred
+	active                          int // pods that count against capacity
 	firstIP                         netip.Addr
 	nextIP                          uint32
 	queue                           []*pod        // pods whose status is to be told
@@ -223,6 +224,9 @@ func (n *node) register(ctx context.Context) error {
 	n.fleet.counted("ready")
 	n.fleet.settled(n)
 	n.fleet.start(n.watchPods)
+	if *n.fleet.conf.Informers {
+		n.inform()
+	}
 	n.scheduleStatus(now, true)
 	return nil
 }

@@ -2,12 +2,14 @@ package hollow
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"net/http"
 	"time"
 
+	authenticationv1 "k8s.io/api/authentication/v1"
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -20,8 +22,9 @@ type stage uint8
 
 const (
 	received    stage = iota
-	pendingTold       // status: containers are being created
+	pendingTold       // status: containers are being created, sandbox and init containers next
 	started           // status: running
+	ended             // the containers ended by themselves, not to start again
 	terminating       // status: the deletion's generation is seen
 	stopped           // status: containers ended
 	settledDown       // the kubelet looks once more, nothing has changed
@@ -41,14 +44,21 @@ type pod struct {
 	counts               bool  // against the node's capacity
 	fails                uint8 // syncs failed in a row
 	ip                   string
-	due                  time.Time // intended Running: receipt + start delay
-	seenAt, runAt        int64     // Unix seconds
-	stopAt               int64
-	refusal              string
+	due                  time.Time     // intended Running: receipt + start delay + init containers
+	gap                  time.Duration // between sandbox and first container, as between containers
+	mounts               int           // what its volumes still wait for
+	held                 bool          // its start waits for them
+	heldFor              time.Duration
 	waited               time.Duration // node.waited when the start was due
 	shape                *shape
+	refs                 []reference
+	mounting             bool // refs are watched
+	account              string
+	tokens               []*authenticationv1.TokenRequest
+	repeated             map[string]*repeatedEvent // of a pod whose containers end
 
-	told view
+	is   view // its status
+	told view // as the API server knows it
 }
 
 // watchPods watches the pods bound to this node.
@@ -93,8 +103,8 @@ func (n *node) podEvent(kind string, h header, raw []byte) {
 // nothing to do. n.mu is held.
 func (n *node) receive(now time.Time, h header, raw []byte) *pod {
 	phase := v1.PodPhase(h.phase)
-	ended := phase == v1.PodFailed || phase == v1.PodSucceeded
-	if ended && !h.deleting {
+	over := phase == v1.PodFailed || phase == v1.PodSucceeded
+	if over && !h.deleting {
 		return nil // ended before we came, and nobody wants it gone
 	}
 	// Once per pod we need most of the spec, and decode it whole.
@@ -106,22 +116,27 @@ func (n *node) receive(now time.Time, h header, raw []byte) *pod {
 	p := &pod{
 		namespace: object.Namespace, name: object.Name, uid: string(object.UID),
 		version: object.ResourceVersion, generation: object.Generation,
-		seenAt: now.Unix(), shape: newShape(&object), told: bound(),
+		shape: newShape(&object), is: bound(), told: bound(),
+	}
+	if *n.fleet.conf.Volumes {
+		p.refs, p.tokens = references(&object), tokens(&object)
+		p.mounts, p.account = len(p.tokens), cmp.Or(object.Spec.ServiceAccountName, "default")
 	}
 	n.pods[p.uid] = p
 	n.fleet.metrics.podsSeen.Inc()
 	n.fleet.metrics.podsHeld.Inc()
 	switch {
-	case ended:
-		p.told.phase = phase
+	case over:
+		p.told.phase, p.is.phase = phase, phase
 	case phase == v1.PodRunning:
 		// Started by an earlier process of this fleet: go on from there.
-		p.adopt(&object)
+		p.adopt(&object, now.Unix())
 		n.count(p)
+		n.mount(p)
 	case n.active >= n.fleet.conf.Pods:
 		// The message is the kubelet's word for word: operators search for it.
 		reason := fmt.Sprintf("Node didn't have enough resource: pods, requested: 1, used: %d, capacity: %d", n.active, n.fleet.conf.Pods)
-		p.stage, p.refusal = refused, "Pod was rejected: "+reason
+		p.stage, p.is = refused, p.is.reject(p.generation, now.Unix(), "OutOfpods", "Pod was rejected: "+reason)
 		n.emit(p.event(now, v1.EventTypeWarning, "OutOfpods", reason, ""))
 		n.enqueue(p)
 	default:
@@ -129,23 +144,38 @@ func (n *node) receive(now time.Time, h header, raw []byte) *pod {
 		if p.ip = n.hostIP; !p.shape.hostNetwork {
 			p.ip = n.podIP()
 		}
+		p.is = p.is.pending(p.shape, p.generation, now.Unix(), n.hostIP)
 		n.after(p, now, admitDelay, drawAdmit, admitDue)
-		p.due = now.Add(n.fleet.conf.StartDelay.of(n.fleet.conf.Seed, p.uid, drawStart))
-		n.fleet.timers.add(timer{at: p.due, what: startDue, node: n, pod: p})
+		// Measured on a real node: the sandbox takes three fifths of the way.
+		delay := n.fleet.conf.StartDelay.of(n.fleet.conf.Seed, p.uid, drawStart)
+		first := now.Add(delay)
+		p.gap, p.due = delay*2/5, first
+		n.fleet.timers.add(timer{at: first.Add(-p.gap), what: sandboxDue, node: n, pod: p})
+		what := startDue
+		if len(p.shape.inits) > 0 {
+			what = initDue
+			p.due = first.Add(p.gap)
+			for i := range p.shape.inits {
+				if !p.shape.inits[i].sidecar {
+					p.due = p.due.Add(p.shape.initFor)
+				}
+			}
+		}
+		n.fleet.timers.add(timer{at: first, what: what, node: n, pod: p})
 	}
 	return p
 }
 
 // adopt takes over a pod that runs already.
-func (p *pod) adopt(object *v1.Pod) {
-	now := p.seenAt
+func (p *pod) adopt(object *v1.Pod, now int64) {
 	if t := object.Status.StartTime; t != nil {
 		now = t.Unix()
 	}
 	p.ip = object.Status.PodIP
 	v := bound().pending(p.shape, object.Status.ObservedGeneration, now, object.Status.HostIP)
-	p.told = v.run(p.shape, now, p.ip)
-	p.stage, p.runAt = started, now
+	v = v.run(p.shape, now, p.ip)
+	p.is, p.told = v.probed(p.shape, true, now), v.probed(p.shape, true, now)
+	p.stage, p.tokens, p.mounts = started, nil, 0
 }
 
 func (n *node) count(p *pod) {
@@ -157,74 +187,189 @@ func (n *node) count(p *pod) {
 func (n *node) terminate(p *pod, now time.Time) {
 	p.deleting = true
 	if p.told.phase == v1.PodFailed || p.told.phase == v1.PodSucceeded || p.stage == refused {
-		p.stage = finished
-		n.enqueue(p)
+		// It has ended, so the API server lets it go at once, and nearly always
+		// we hear of that before we would have asked for it.
+		n.after(p, now, cleanupDelay, drawCleanup, cleanupDue)
 		return
 	}
-	if p.runAt != 0 {
-		for i := range p.shape.containers {
+	if p.is.containers == running {
+		for _, i := range p.shape.order {
 			name := p.shape.containers[i].name
 			n.emit(p.event(now, v1.EventTypeNormal, "Killing", "Stopping container "+name, name))
 		}
 	}
-	p.stage = terminating
+	p.stage, p.is = terminating, p.is.observe(p.generation)
 	n.enqueue(p)
 	n.after(p, now, stopDelay, drawStop, stopDue)
 }
 
 // after plans a pod's next stage.
 func (n *node) after(p *pod, now time.Time, d Delay, draw int, what timerKind) {
-	n.fleet.timers.add(timer{at: now.Add(d.of(n.fleet.conf.Seed, p.uid, draw)), what: what, node: n, pod: p})
+	n.fleet.timers.add(timer{at: now.Add(d.of(n.fleet.conf.Seed, p.uid, draw)), what: what, node: n, pod: p, run: p.is.restarts})
 }
 
 // advance moves a pod on when a delay has ended.
-func (n *node) advance(p *pod, what timerKind, now time.Time) {
+func (n *node) advance(p *pod, t timer, now time.Time) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if p.gone {
 		return
 	}
-	switch what {
-	case admitDue:
-		if p.stage != received {
-			return
-		}
-		p.stage = pendingTold
-	case startDue:
-		if p.deleting || p.stage >= started {
-			return
-		}
-		p.stage, p.runAt, p.waited = started, now.Unix(), n.waited
-		if !n.syncBegan.IsZero() {
-			p.waited += now.Sub(n.syncBegan) // of the sync in progress
-		}
-		n.startEvents(p, now)
+	at := now.Unix()
+	switch t.what {
 	case stopDue:
-		p.stage, p.stopAt = stopped, now.Unix()
+		p.stage, p.is = stopped, p.is.stop(at)
 		n.release(p)
 		n.after(p, now, settleDelay, drawSettle, settleDue)
 	case settleDue:
-		p.stage = settledDown
-		n.after(p, now, cleanupDelay, drawCleanup, cleanupDue)
+		if p.deleting {
+			p.stage = settledDown
+			n.after(p, now, cleanupDelay, drawCleanup, cleanupDue)
+		}
 	case cleanupDue:
 		p.stage = finished
 	case retryDue: // the stage stays
+	default:
+		if p.deleting || t.run != p.is.restarts || !n.live(p, t.what, now) {
+			return
+		}
 	}
 	n.enqueue(p)
 }
 
-// startEvents are what a kubelet says of containers whose image is present.
-func (n *node) startEvents(p *pod, now time.Time) {
+// live moves a pod on that is not being deleted, and says whether its status
+// is to be told. n.mu is held.
+func (n *node) live(p *pod, what timerKind, now time.Time) bool {
+	at := now.Unix()
+	switch what {
+	case admitDue:
+		if p.stage != received {
+			return false
+		}
+		p.stage = pendingTold
+		n.mount(p)
+	case sandboxDue:
+		if p.is.containers != waiting || p.mounts > 0 {
+			return false // volumes come before the sandbox
+		}
+		p.stage, p.is = pendingTold, p.is.sandboxed(at)
+	case initDue:
+		if p.mounts > 0 {
+			p.held = true
+			return false
+		}
+		n.initialise(p, now)
+	case startDue:
+		if p.mounts > 0 {
+			p.held = true
+			return false
+		}
+		p.stage, p.waited = started, n.waited
+		if !n.syncBegan.IsZero() {
+			p.waited += now.Sub(n.syncBegan) // of the sync in progress
+		}
+		n.run(p, now)
+	case readyDue:
+		if p.is.containers != running || p.is.ready {
+			return false
+		}
+		p.is = p.is.probed(p.shape, true, at)
+	case endDue:
+		n.end(p, now)
+	case completeDue:
+		p.stage, p.is = ended, p.is.complete(at)
+		n.release(p)
+		n.after(p, now, settleDelay, drawSettle, settleDue)
+	case backOffDue:
+		p.is = p.is.backOff()
+		n.after(p, now, restartDelay, drawRestart, restartDue)
+	case restartDue:
+		n.run(p, now)
+	}
+	return true
+}
+
+// initialise lets init containers run, one after the other.
+func (n *node) initialise(p *pod, now time.Time) {
+	done := int(p.is.inits)
+	if p.is.initOn {
+		done++ // the one that ran has ended
+	}
+	p.stage = pendingTold
+	for ; done < len(p.shape.inits); done++ {
+		c := &p.shape.inits[done]
+		n.startEvents(p, c, now)
+		if !c.sidecar && p.shape.initFor > 0 {
+			p.is = p.is.initialise(p.shape, done, true, now.Unix(), p.ip)
+			n.fleet.timers.add(timer{at: now.Add(p.shape.initFor), what: initDue, node: n, pod: p})
+			return
+		}
+	}
+	p.is = p.is.initialise(p.shape, done, false, now.Unix(), p.ip)
+	n.fleet.timers.add(timer{at: later(now, p.due), what: startDue, node: n, pod: p})
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
+
+// run starts the containers, and plans what they will do.
+func (n *node) run(p *pod, now time.Time) {
+	p.is = p.is.run(p.shape, now.Unix(), p.ip)
+	for _, i := range p.shape.order {
+		n.startEvents(p, &p.shape.containers[i], now)
+	}
+	plan := func(after time.Duration, what timerKind) {
+		n.fleet.timers.add(timer{at: now.Add(after), what: what, node: n, pod: p, run: p.is.restarts})
+	}
+	if p.shape.probes {
+		// The probe's own clock began with the pod: the first look comes within a period.
+		within := time.Duration(uniform(n.fleet.conf.Seed, p.uid, drawProbe) * float64(p.shape.period))
+		plan(p.shape.probe+within, readyDue)
+	}
+	if p.shape.ends {
+		plan(p.shape.runFor, endDue)
+	}
+}
+
+// end lets the containers end by themselves, and start again if they are to.
+func (n *node) end(p *pod, now time.Time) {
+	again := p.shape.again()
+	p.is = p.is.end(p.shape, now.Unix(), p.shape.exit, again)
+	plan := func(after time.Duration, what timerKind) {
+		n.fleet.timers.add(timer{at: now.Add(after), what: what, node: n, pod: p, run: p.is.restarts})
+	}
+	if !again {
+		plan(completeDelay.of(n.fleet.conf.Seed, p.uid, drawComplete), completeDue)
+		return
+	}
+	wait := backOffAfter(p.is.restarts)
+	if wait == 0 {
+		plan(restartDelay.of(n.fleet.conf.Seed, p.uid, drawRestart), restartDue)
+		return
+	}
+	for i := range p.shape.containers {
+		name := p.shape.containers[i].name
+		n.emit(p.event(now, v1.EventTypeWarning, "BackOff", fmt.Sprintf("Back-off restarting failed container %s in pod %s", name, p.shape.fullName), name))
+	}
+	plan(wait, backOffDue)
+}
+
+// startEvents are what a kubelet says of a container whose image is present.
+func (n *node) startEvents(p *pod, c *containerShape, now time.Time) {
 	if !*n.fleet.conf.Events {
 		return
 	}
-	for _, list := range [2][]containerShape{p.shape.inits, p.shape.containers} {
-		for i := range list {
-			c := &list[i]
-			n.emit(p.event(now, v1.EventTypeNormal, "Pulled", fmt.Sprintf("Container image %q already present on machine and can be accessed by the pod", c.image), c.name))
-			n.emit(p.event(now, v1.EventTypeNormal, "Created", "Container created", c.name))
-			n.emit(p.event(now, v1.EventTypeNormal, "Started", "Container started", c.name))
-		}
+	for _, e := range []struct{ reason, message string }{
+		{"Pulled", fmt.Sprintf("Container image %q already present on machine and can be accessed by the pod", c.image)},
+		{"Created", "Container created"}, {"Started", "Container started"},
+	} {
+		event := p.event(now, v1.EventTypeNormal, e.reason, e.message, c.name)
+		event.init = c.init
+		n.emit(event)
 	}
 }
 
@@ -251,6 +396,7 @@ func (n *node) forget(p *pod) {
 		return
 	}
 	p.gone = true
+	n.unmount(p)
 	p.shape = nil
 	n.release(p)
 	n.fleet.metrics.podsDeleted.Inc()
@@ -299,7 +445,7 @@ func (n *node) syncPods(ctx context.Context) {
 			n.mu.Unlock()
 			continue
 		}
-		s := podSync{n: n, pod: p, shape: p.shape, view: p.desired(), stage: p.stage, waited: n.waited - p.waited}
+		s := podSync{n: n, pod: p, shape: p.shape, view: p.is, stage: p.stage, waited: n.waited - p.waited + p.heldFor}
 		n.syncBegan = time.Now()
 		n.mu.Unlock()
 
@@ -335,33 +481,6 @@ const (
 // errGone says that the API server has no such pod any more.
 var errGone = errors.New("pod is gone")
 
-// desired is the view that belongs to the pod's stage. n.mu is held.
-func (p *pod) desired() view {
-	v := p.told
-	if p.stage == refused {
-		if v.phase == "" {
-			v = v.reject(p.generation, p.seenAt, "OutOfpods", p.refusal)
-		}
-		return v
-	}
-	if v.phase == v1.PodFailed || v.phase == v1.PodSucceeded {
-		return v
-	}
-	if v.containers == untold {
-		v = v.pending(p.shape, p.generation, p.seenAt, "")
-	}
-	if p.runAt != 0 && v.containers == waiting {
-		v = v.run(p.shape, p.runAt, p.ip)
-	}
-	if p.stage >= terminating {
-		v = v.observe(p.generation)
-	}
-	if p.stopAt != 0 {
-		v = v.stop(p.stopAt)
-	}
-	return v
-}
-
 // A podSync tells the API server about one pod, once.
 type podSync struct {
 	n      *node
@@ -376,12 +495,6 @@ type podSync struct {
 // run does what a kubelet's status manager does for one pod: read it, send the
 // difference, and delete it when it has ended and was to be deleted.
 func (s *podSync) run(ctx context.Context) error {
-	if s.view.containers != untold && s.view.hostIP == "" {
-		s.view.hostIP = s.n.hostIP
-		if s.shape.hostNetwork {
-			s.view.podIP = s.n.hostIP
-		}
-	}
 	path := "/api/v1/namespaces/" + s.pod.namespace + "/pods/" + s.pod.name
 	answer, err := s.do(ctx, getPod, path, noBody, nil)
 	if err != nil {
@@ -450,16 +563,26 @@ func (s *podSync) patch(ctx context.Context, path string) error {
 
 func patchKind(was, is *view) string {
 	switch {
-	case is.phase == was.phase && is.containers == waiting && was.containers == untold:
-		return "pending"
-	case is.phase == was.phase:
-		return "terminating"
-	case is.phase == v1.PodRunning:
-		return "running"
 	case is.containers == untold:
 		return "rejected"
+	case is.phase != was.phase && is.phase == v1.PodRunning:
+		return "running"
+	case is.phase != was.phase:
+		return "stopped"
+	case was.containers == untold:
+		return "pending"
+	case is.restarts != was.restarts:
+		return "restarted"
+	case is.containers != was.containers:
+		return "ended"
+	case is.inits != was.inits || is.initOn != was.initOn:
+		return "init"
+	case is.ready != was.ready:
+		return "ready"
+	case is.generation != was.generation:
+		return "terminating"
 	}
-	return "stopped"
+	return "sandbox"
 }
 
 func (s *podSync) delete(ctx context.Context, path string) error {

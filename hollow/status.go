@@ -22,12 +22,15 @@ import (
 // A shape is what a pod's spec contributes to its status, rendered once.
 type shape struct {
 	containers  []containerShape // sorted by name, as the kubelet sorts them
+	order       []int            // of containers in the spec, by which they start
 	inits       []containerShape // in spec order
 	unready     string           // message while containers wait
 	incomplete  string           // message while init containers wait, "" without
 	resources   []byte           // status.resources
 	allocated   []byte           // status.allocatedResources, nil when empty
 	hostNetwork bool
+	sidecars    bool // some inits run beside the containers
+	course
 }
 
 // A containerShape is a container status cut at what varies:
@@ -36,6 +39,7 @@ type shape struct {
 //	head <state> created <container id> tail
 type containerShape struct {
 	name, image string
+	init        bool
 	sidecar     bool
 	head        []byte // {"name":"c","state":
 	waiting     []byte // from lastState to the closing brace, while waiting
@@ -45,13 +49,15 @@ type containerShape struct {
 
 func newShape(pod *v1.Pod) *shape {
 	spec := &pod.Spec
-	s := &shape{hostNetwork: spec.HostNetwork}
+	s := &shape{hostNetwork: spec.HostNetwork, course: courseOf(pod)}
 	var unready, incomplete []string
 	for i := range spec.InitContainers {
 		c := &spec.InitContainers[i]
 		cs := newContainerShape(c)
+		cs.init = true
 		if cs.sidecar = c.RestartPolicy != nil && *c.RestartPolicy == v1.ContainerRestartPolicyAlways; cs.sidecar {
 			unready = append(unready, c.Name)
+			s.sidecars = true
 		}
 		incomplete = append(incomplete, c.Name)
 		s.inits = append(s.inits, cs)
@@ -61,6 +67,9 @@ func newShape(pod *v1.Pod) *shape {
 		s.containers = append(s.containers, newContainerShape(&spec.Containers[i]))
 	}
 	slices.SortFunc(s.containers, func(a, b containerShape) int { return strings.Compare(a.name, b.name) })
+	for i := range spec.Containers {
+		s.order = append(s.order, slices.IndexFunc(s.containers, func(c containerShape) bool { return c.name == spec.Containers[i].Name }))
+	}
 	s.unready = fmt.Sprintf("containers with unready status: %s", unready)
 	if len(incomplete) > 0 {
 		s.incomplete = fmt.Sprintf("containers with incomplete status: %s", incomplete)
@@ -236,6 +245,19 @@ var conditionOrder = func() []byte {
 	return append(b, ']')
 }()
 
+// incompleteFrom is the message while the init containers from the n-th on are
+// to come.
+func (s *shape) incompleteFrom(n int) string {
+	if n == 0 {
+		return s.incomplete
+	}
+	names := []string{}
+	for i := range s.inits[n:] {
+		names = append(names, s.inits[n+i].name)
+	}
+	return fmt.Sprintf("containers with incomplete status: %s", names)
+}
+
 type condition struct {
 	known           bool
 	is              bool
@@ -252,11 +274,21 @@ type view struct {
 	generation      int64
 	conditions      [conditionCount]condition
 	containers      containerState
+	ready           bool  // the running containers are
+	inits           int16 // init containers that have ended, or run beside the others
+	initOn          bool  // the next init container runs
+	initAt          int64 // start of the first
 	startTime       int64
 	hostIP, podIP   string
 	runningAt       int64
 	finishedAt      int64
-	resources       bool // status.resources was told
+	exit            int32 // code with which the containers ended
+	restarts        int32
+	last            struct { // the run before this one
+		started, finished int64
+		exit              int32
+	}
+	resources bool // status.resources was told
 }
 
 type containerState uint8
@@ -266,7 +298,8 @@ const (
 	waiting
 	running
 	terminated
-	lost // never seen by the runtime, as when a pod is deleted before it starts
+	backingOff // ended, and to be started again after a while
+	lost       // never seen by the runtime, as when a pod is deleted before it starts
 )
 
 // bound is the view before the kubelet's first word: the scheduler has set
@@ -304,13 +337,90 @@ func (v view) pending(s *shape, generation, now int64, hostIP string) view {
 	return v
 }
 
-// run is the status once all containers have started.
-func (v view) run(s *shape, now int64, podIP string) view {
-	v.phase, v.containers, v.runningAt, v.podIP = v1.PodRunning, running, now, podIP
-	for i := range v.conditions {
-		v.set(i, true, "", "", now)
+// sandboxed is the status once the pod has its sandbox and network.
+func (v view) sandboxed(now int64) view {
+	v.set(readyToStart, true, "", "", now)
+	return v
+}
+
+// initialise is the status when the first done init containers have ended, and
+// the next runs or not.
+func (v view) initialise(s *shape, done int, on bool, now int64, podIP string) view {
+	if v.initAt == 0 {
+		v.initAt = now
+	}
+	v.podIP, v.inits, v.initOn = podIP, int16(done), on
+	v.set(readyToStart, true, "", "", now)
+	if done == len(s.inits) {
+		v.set(initialized, true, "", "", now)
+	} else {
+		v.set(initialized, false, "ContainersNotInitialized", s.incompleteFrom(done), now)
 	}
 	return v
+}
+
+// run is the status once all containers have started, for the first time or again.
+func (v view) run(s *shape, now int64, podIP string) view {
+	v = v.initialise(s, len(s.inits), false, now, podIP)
+	if v.containers == terminated || v.containers == backingOff {
+		v.remember()
+		v.restarts++
+	}
+	v.phase, v.containers, v.runningAt = v1.PodRunning, running, now
+	v.set(scheduled, true, "", "", now)
+	return v.probed(s, !s.probes, now)
+}
+
+// probed is the status when the containers are found ready or not.
+func (v view) probed(s *shape, is bool, now int64) view {
+	v.ready = is
+	reason, message := "", ""
+	if !is {
+		reason, message = "ContainersNotReady", s.unready
+	}
+	v.set(ready, is, reason, message, now)
+	v.set(containersReady, is, reason, message, now)
+	return v
+}
+
+// end is the status when the containers have ended by themselves. If they are
+// not to start again the pod's phase follows a round later, as complete.
+func (v view) end(s *shape, now int64, code int32, again bool) view {
+	v.containers, v.exit, v.finishedAt = terminated, code, now
+	v = v.probed(s, false, now)
+	if again {
+		return v
+	}
+	reason := "PodCompleted"
+	if code == 0 {
+		v.set(initialized, true, reason, "", now)
+	} else {
+		reason = "PodFailed"
+	}
+	v.set(ready, false, reason, "", now)
+	v.set(containersReady, false, reason, "", now)
+	return v
+}
+
+// complete is the terminal status of a pod whose containers ended by themselves.
+func (v view) complete(now int64) view {
+	v.phase = v1.PodSucceeded
+	if v.exit != 0 {
+		v.phase = v1.PodFailed
+	}
+	v.set(readyToStart, false, "", "", now)
+	return v
+}
+
+// backOff is the status while containers that failed wait to be started again.
+func (v view) backOff() view {
+	v.remember()
+	v.containers = backingOff
+	return v
+}
+
+func (v *view) remember() {
+	v.last.started, v.last.finished, v.last.exit = v.runningAt, v.finishedAt, v.exit
 }
 
 // observe is the status when only the generation has changed, as deletion
@@ -325,15 +435,22 @@ func (v view) observe(generation int64) view {
 	return v
 }
 
-// stop is the terminal status. Containers that ran ended in order.
+// stop is the terminal status of a pod that was deleted. Containers that ran
+// ended in order.
 func (v view) stop(now int64) view {
 	reason := "PodCompleted"
-	if v.containers == running {
+	switch v.containers {
+	case running:
+		v.phase, v.containers, v.exit, v.finishedAt = v1.PodSucceeded, terminated, 0, now
+	case terminated, backingOff:
 		v.phase, v.containers = v1.PodSucceeded, terminated
-	} else {
+		if v.exit != 0 {
+			v.phase, reason = v1.PodFailed, "PodFailed"
+		}
+	default:
 		v.phase, v.containers, reason = v1.PodFailed, lost, "PodFailed"
+		v.finishedAt = now
 	}
-	v.finishedAt = now
 	v.set(readyToStart, false, "", "", now)
 	if v.phase == v1.PodSucceeded {
 		v.set(initialized, true, reason, "", now)
@@ -366,11 +483,11 @@ func (v *view) appendPatch(dst []byte, old *view, s *shape, uid string) []byte {
 		}
 		dst = append(append(append(dst, `"resources":`...), s.resources...), ',')
 	}
-	if v.containers != old.containers {
-		dst = append(v.appendContainers(append(dst, `"containerStatuses":`...), s.containers, s, uid, false), ',')
-		if len(s.inits) > 0 {
-			dst = append(v.appendContainers(append(dst, `"initContainerStatuses":`...), s.inits, s, uid, true), ',')
-		}
+	if v.containersKey() != old.containersKey() {
+		dst = append(v.appendContainers(append(dst, `"containerStatuses":`...), s, uid), ',')
+	}
+	if len(s.inits) > 0 && v.initsKey(s) != old.initsKey(s) {
+		dst = append(v.appendInits(append(dst, `"initContainerStatuses":`...), s, uid), ',')
 	}
 	if v.hostIP != old.hostIP {
 		dst = append(append(dst, `"hostIP":"`...), v.hostIP...)
@@ -450,52 +567,147 @@ func appendChange(dst []byte, key, is, was string) []byte {
 	return append(appendString(dst, is), ',')
 }
 
-func (v *view) appendContainers(dst []byte, list []containerShape, s *shape, uid string, isInit bool) []byte {
+// containersKey is what containers' statuses follow from, and initsKey the same
+// for init containers: a kubelet sends each list whole, if anything in it changed.
+type containersKey struct {
+	state    containerState
+	ready    bool
+	restarts int32
+	last     int64
+}
+
+func (v *view) containersKey() containersKey {
+	return containersKey{v.containers, v.ready, v.restarts, v.last.started}
+}
+
+type initsKey struct {
+	state containerState
+	inits int16
+	on    bool
+}
+
+func (v *view) initsKey(s *shape) initsKey {
+	state := v.containers
+	if state != untold && state != lost && !s.sidecars {
+		state = waiting
+	}
+	return initsKey{state, v.inits, v.initOn}
+}
+
+func (v *view) appendContainers(dst []byte, s *shape, uid string) []byte {
 	dst = append(dst, '[')
-	for i := range list {
-		c := &list[i]
-		n := i
-		if isInit {
-			n += 1000 // container ids of their own
-		}
+	for i := range s.containers {
+		c := &s.containers[i]
+		id := i + int(v.restarts)*runIDs
 		dst = append(dst, c.head...)
-		switch {
-		case v.containers == waiting:
+		switch v.containers {
+		case waiting:
 			reason := "ContainerCreating"
 			if len(s.inits) > 0 {
 				reason = "PodInitializing"
 			}
-			dst = append(append(append(dst, `{"waiting":{"reason":"`...), reason...), `"}}`...)
-			dst = append(dst, c.waiting...)
-		case v.containers == lost:
-			dst = append(dst, `{"terminated":{"exitCode":137,"reason":"ContainerStatusUnknown",`+
-				`"message":"The container could not be located when the pod was terminated","startedAt":null,"finishedAt":null}}`...)
-			dst = append(dst, c.waiting...)
-		case v.containers == running && (!isInit || c.sidecar):
-			dst = appendTime(append(dst, `{"running":{"startedAt":`...), v.runningAt)
-			dst = append(dst, `}},"lastState":{},"ready":true,"restartCount":0`...)
-			dst = appendHex(append(dst, c.image2id...), uid, n)
-			dst = append(append(dst, `","started":true`...), c.tail...)
-		default: // terminated, and an init container that has done its work
-			end := v.finishedAt
-			if v.containers == running || isInit && !c.sidecar {
-				end = v.runningAt
-			}
-			dst = append(dst, `{"terminated":{"exitCode":0,"reason":"Completed","startedAt":`...)
-			dst = append(appendTime(dst, v.runningAt), `,"finishedAt":`...)
-			dst = append(appendTime(dst, end), `,"containerID":"containerd://`...)
-			dst = append(appendHex(dst, uid, n), `"}},"lastState":{},"ready":`...)
-			dst = strconv.AppendBool(dst, isInit && !c.sidecar)
-			dst = append(append(dst, `,"restartCount":0`...), c.image2id...)
-			dst = append(append(appendHex(dst, uid, n), `","started":false`...), c.tail...)
+			dst = c.appendWaiting(dst, reason)
+		case lost:
+			dst = c.appendLost(dst)
+		case running:
+			dst = append(appendTime(append(dst, `{"running":{"startedAt":`...), v.runningAt), `}}`...)
+			dst = c.appendRun(dst, v, uid, id, id-runIDs, v.ready, true)
+		case backingOff:
+			dst = append(dst, `{"waiting":{"reason":"CrashLoopBackOff","message":`...)
+			dst = append(appendString(dst, s.backOffMessage(c.name, v.restarts)), `}}`...)
+			dst = c.appendRun(dst, v, uid, id, id, false, false)
+		default:
+			dst = appendTerminated(dst, uid, id, v.exit, v.runningAt, v.finishedAt)
+			dst = c.appendRun(dst, v, uid, id, id-runIDs, false, false)
 		}
 		dst = append(dst, ',')
 	}
-	if len(list) == 0 {
-		return append(dst, ']')
+	return closeList(dst)
+}
+
+// Container identifiers follow from the pod's UID and a number: the container's
+// place, the run, and whether it is an init container.
+const (
+	initIDs = 1000
+	runIDs  = 10000
+)
+
+func (v *view) appendInits(dst []byte, s *shape, uid string) []byte {
+	dst = append(dst, '[')
+	once := view{} // init containers run once
+	for i := range s.inits {
+		c := &s.inits[i]
+		id := i + initIDs
+		started := v.initAt + int64(time.Duration(i)*s.initFor/time.Second)
+		finished := v.initAt + int64(time.Duration(i+1)*s.initFor/time.Second)
+		dst = append(dst, c.head...)
+		switch begun := i < int(v.inits); {
+		case begun && c.sidecar && v.containers != terminated:
+			dst = append(appendTime(append(dst, `{"running":{"startedAt":`...), started), `}}`...)
+			dst = c.appendRun(dst, &once, uid, id, id, true, true)
+		case begun && c.sidecar:
+			dst = appendTerminated(dst, uid, id, 0, started, v.finishedAt)
+			dst = c.appendRun(dst, &once, uid, id, id, false, false)
+		case begun:
+			dst = appendTerminated(dst, uid, id, 0, started, finished)
+			dst = c.appendRun(dst, &once, uid, id, id, true, false)
+		case v.containers == lost:
+			dst = c.appendLost(dst)
+		case v.initOn && i == int(v.inits):
+			dst = append(appendTime(append(dst, `{"running":{"startedAt":`...), started), `}}`...)
+			dst = c.appendRun(dst, &once, uid, id, id, false, true)
+		default:
+			dst = c.appendWaiting(dst, "PodInitializing")
+		}
+		dst = append(dst, ',')
 	}
-	dst[len(dst)-1] = ']'
-	return dst
+	return closeList(dst)
+}
+
+func closeList(dst []byte) []byte {
+	if dst[len(dst)-1] == ',' {
+		dst = dst[:len(dst)-1]
+	}
+	return append(dst, ']')
+}
+
+func (c *containerShape) appendWaiting(dst []byte, reason string) []byte {
+	dst = append(append(append(dst, `{"waiting":{"reason":"`...), reason...), `"}}`...)
+	return append(dst, c.waiting...)
+}
+
+func (c *containerShape) appendLost(dst []byte) []byte {
+	dst = append(dst, `{"terminated":{"exitCode":137,"reason":"ContainerStatusUnknown",`+
+		`"message":"The container could not be located when the pod was terminated","startedAt":null,"finishedAt":null}}`...)
+	return append(dst, c.waiting...)
+}
+
+// appendRun appends what follows the state of a container that has an
+// identifier: what was before it, counts, and the rest.
+func (c *containerShape) appendRun(dst []byte, v *view, uid string, id, lastID int, ready, started bool) []byte {
+	dst = append(dst, `,"lastState":`...)
+	if v.last.started != 0 {
+		dst = appendTerminated(dst, uid, lastID, v.last.exit, v.last.started, v.last.finished)
+	} else {
+		dst = append(dst, emptyObject...)
+	}
+	dst = strconv.AppendBool(append(dst, `,"ready":`...), ready)
+	dst = strconv.AppendInt(append(dst, `,"restartCount":`...), int64(v.restarts), 10)
+	dst = appendHex(append(dst, c.image2id...), uid, id)
+	dst = strconv.AppendBool(append(dst, `","started":`...), started)
+	return append(dst, c.tail...)
+}
+
+func appendTerminated(dst []byte, uid string, id int, exit int32, started, finished int64) []byte {
+	dst = strconv.AppendInt(append(dst, `{"terminated":{"exitCode":`...), int64(exit), 10)
+	reason := "Completed"
+	if exit != 0 {
+		reason = "Error"
+	}
+	dst = append(append(append(dst, `,"reason":"`...), reason...), `","startedAt":`...)
+	dst = append(appendTime(dst, started), `,"finishedAt":`...)
+	dst = append(appendTime(dst, finished), `,"containerID":"containerd://`...)
+	return append(appendHex(dst, uid, id), `"}}`...)
 }
 
 func appendTime(dst []byte, unix int64) []byte {

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"reflect"
 	"testing"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -45,6 +46,21 @@ var testPods = map[string]*v1.Pod{
 	"init container and sidecar": testPod(func(p *v1.Pod) {
 		always := v1.ContainerRestartPolicyAlways
 		p.Spec.InitContainers = []v1.Container{{Name: "z-init", Image: "init:1"}, {Name: "mesh", Image: "mesh:1", RestartPolicy: &always}}
+	}),
+	"three init containers": testPod(func(p *v1.Pod) {
+		p.Annotations = map[string]string{InitSeconds: "2"}
+		p.Spec.InitContainers = []v1.Container{{Name: "a", Image: "i"}, {Name: "b", Image: "i"}, {Name: "c", Image: "i"}}
+	}),
+	"readiness probe": testPod(func(p *v1.Pod) {
+		p.Spec.Containers[0].ReadinessProbe = &v1.Probe{PeriodSeconds: 1}
+	}),
+	"fails": testPod(func(p *v1.Pod) {
+		p.Annotations = map[string]string{RunSeconds: "1", ExitCode: "7"}
+		p.Spec.RestartPolicy = v1.RestartPolicyAlways
+	}),
+	"completes": testPod(func(p *v1.Pod) {
+		p.Annotations = map[string]string{RunSeconds: "1"}
+		p.Spec.RestartPolicy = v1.RestartPolicyNever
 	}),
 	"host network":      testPod(func(p *v1.Pod) { p.Spec.HostNetwork = true }),
 	"text to be quoted": testPod(func(p *v1.Pod) { p.Spec.Containers[0].Image = "a\"b\\c\n<é>" }),
@@ -93,12 +109,12 @@ func (v *view) typed(pod *v1.Pod, s *shape) v1.PodStatus {
 			st.AllocatedResources = c.Resources.Requests
 		}
 	}
-	st.ContainerStatuses = v.typedContainers(pod, s.containers, pod.Spec.Containers, false)
-	st.InitContainerStatuses = v.typedContainers(pod, s.inits, pod.Spec.InitContainers, true)
+	st.ContainerStatuses = v.typedContainers(pod, s, s.containers, pod.Spec.Containers, false)
+	st.InitContainerStatuses = v.typedContainers(pod, s, s.inits, pod.Spec.InitContainers, true)
 	return st
 }
 
-func (v *view) typedContainers(pod *v1.Pod, shapes []containerShape, specs []v1.Container, isInit bool) []v1.ContainerStatus {
+func (v *view) typedContainers(pod *v1.Pod, s *shape, shapes []containerShape, specs []v1.Container, isInit bool) []v1.ContainerStatus {
 	var all []v1.ContainerStatus
 	for i, shape := range shapes {
 		var spec *v1.Container
@@ -121,32 +137,62 @@ func (v *view) typedContainers(pod *v1.Pod, shapes []containerShape, specs []v1.
 			}
 			cs.VolumeMounts = append(cs.VolumeMounts, vm)
 		}
-		id := "containerd://" + string(appendHex(nil, testUID, n))
-		created := func() {
-			cs.ImageID, cs.ContainerID = imageID(spec.Image), id
+		ended := func(code int32, from, to int64, n int) *v1.ContainerStateTerminated {
+			reason := "Completed"
+			if code != 0 {
+				reason = "Error"
+			}
+			return &v1.ContainerStateTerminated{
+				ExitCode: code, Reason: reason, StartedAt: metav1.Unix(from, 0), FinishedAt: metav1.Unix(to, 0),
+				ContainerID: "containerd://" + string(appendHex(nil, testUID, n)),
+			}
+		}
+		created := func(n int) {
+			cs.ImageID, cs.ContainerID = imageID(spec.Image), "containerd://"+string(appendHex(nil, testUID, n))
 			cs.Resources, cs.AllocatedResources = spec.Resources.DeepCopy(), spec.Resources.Requests
 			cs.User = &v1.ContainerUser{Linux: &v1.LinuxContainerUser{SupplementalGroups: []int64{0}}}
 		}
-		done := func(end int64) {
-			created()
-			cs.State.Terminated = &v1.ContainerStateTerminated{Reason: "Completed", StartedAt: metav1.Unix(v.runningAt, 0), FinishedAt: metav1.Unix(end, 0), ContainerID: id}
+		if !isInit {
+			n += 10000 * int(v.restarts)
+			cs.RestartCount = v.restarts
+			if v.last.started != 0 {
+				of := n - 10000
+				if v.containers == backingOff {
+					of = n
+				}
+				cs.LastTerminationState.Terminated = ended(v.last.exit, v.last.started, v.last.finished, of)
+			}
 		}
-		switch {
-		case v.containers == waiting && len(pod.Spec.InitContainers) > 0:
+		wait := int64(s.initFor / time.Second)
+		from, to := v.initAt+int64(i)*wait, v.initAt+int64(i+1)*wait
+		switch begun := isInit && i < int(v.inits); {
+		case begun && shape.sidecar && v.containers == terminated:
+			created(n)
+			cs.State.Terminated = ended(0, from, v.finishedAt, n)
+		case begun && shape.sidecar, isInit && v.initOn && i == int(v.inits) && v.containers != lost:
+			created(n)
+			cs.Ready, cs.Started = begun, &yes
+			cs.State.Running = &v1.ContainerStateRunning{StartedAt: metav1.Unix(from, 0)}
+		case begun:
+			created(n)
+			cs.State.Terminated = ended(0, from, to, n)
+			cs.Ready = true
+		case v.containers == lost:
+			cs.State.Terminated = &v1.ContainerStateTerminated{ExitCode: 137, Reason: "ContainerStatusUnknown", Message: "The container could not be located when the pod was terminated"}
+		case isInit, v.containers == waiting && len(pod.Spec.InitContainers) > 0:
 			cs.State.Waiting = &v1.ContainerStateWaiting{Reason: "PodInitializing"}
 		case v.containers == waiting:
 			cs.State.Waiting = &v1.ContainerStateWaiting{Reason: "ContainerCreating"}
-		case v.containers == lost:
-			cs.State.Terminated = &v1.ContainerStateTerminated{ExitCode: 137, Reason: "ContainerStatusUnknown", Message: "The container could not be located when the pod was terminated"}
-		case isInit && !shape.sidecar:
-			done(v.runningAt)
-			cs.Ready = true
 		case v.containers == running:
-			created()
-			cs.Ready, cs.Started = true, &yes
+			created(n)
+			cs.Ready, cs.Started = v.ready, &yes
 			cs.State.Running = &v1.ContainerStateRunning{StartedAt: metav1.Unix(v.runningAt, 0)}
+		case v.containers == backingOff:
+			created(n)
+			cs.State.Waiting = &v1.ContainerStateWaiting{Reason: "CrashLoopBackOff", Message: s.backOffMessage(spec.Name, v.restarts)}
 		default:
-			done(v.finishedAt)
+			created(n)
+			cs.State.Terminated = ended(v.exit, v.runningAt, v.finishedAt, n)
 		}
 		all = append(all, cs)
 	}
@@ -166,7 +212,31 @@ func TestPatchIsKubelets(t *testing.T) {
 				"overtaken":           {bound(), ran, ran.observe(2).stop(1009)},
 				"all within a second": {bound(), first, first.run(s, 1001, podIPFor(s))},
 				"never started":       {bound(), first, first.observe(2), first.observe(2).stop(1009)},
+				"step by step":        {bound(), first, first.sandboxed(1002), ran, ran.probed(s, s.probes, 1004), ran.probed(s, s.probes, 1004).observe(2)},
 				"rejected":            {bound(), bound().reject(1, 1001, "OutOfpods", "Pod was rejected: full")},
+			}
+			if n := len(s.inits); n > 0 {
+				steps := []view{bound(), first, first.sandboxed(1002)}
+				v := steps[2]
+				for i := range n {
+					v = v.initialise(s, i, true, 1003, "10.0.0.1")
+					steps = append(steps, v)
+				}
+				v = v.initialise(s, n, false, 1009, "10.0.0.1")
+				v = v.run(s, 1010, "10.0.0.1")
+				sequences["initialised"] = append(steps, v, v.observe(2), v.observe(2).stop(1011))
+				sequences["deleted meanwhile"] = []view{bound(), steps[3], steps[3].observe(2), steps[3].observe(2).stop(1011)}
+			}
+			if s.ends && s.again() {
+				ended := ran.end(s, 1005, s.exit, true)
+				twice := ended.run(s, 1006, podIPFor(s))
+				off := twice.end(s, 1008, s.exit, true).backOff()
+				sequences["fails"] = []view{bound(), first, ran, ended, twice, twice.end(s, 1008, s.exit, true), off, off.run(s, 1018, podIPFor(s))}
+				sequences["deleted while it waits"] = []view{twice, off, off.observe(2), off.observe(2).stop(1012)}
+				sequences["overtaken twice"] = []view{bound(), twice, off.run(s, 1018, podIPFor(s))}
+			} else if s.ends {
+				ended := ran.end(s, 1005, s.exit, false)
+				sequences["completes"] = []view{bound(), first, ran, ended, ended.complete(1006)}
 			}
 			for name, views := range sequences {
 				for i := 1; i < len(views); i++ {

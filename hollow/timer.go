@@ -24,6 +24,7 @@ type timer struct {
 	what timerKind
 	node *node
 	pod  *pod
+	run  int32 // the pod's restarts when this was planned
 }
 
 type timerKind uint8
@@ -32,7 +33,14 @@ const (
 	leaseDue timerKind = iota
 	statusDue
 	admitDue
+	sandboxDue
+	initDue
 	startDue
+	readyDue
+	endDue
+	completeDue
+	backOffDue
+	restartDue
 	stopDue
 	settleDue
 	cleanupDue

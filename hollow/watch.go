@@ -75,10 +75,12 @@ type stream struct {
 func (s *stream) once(ctx context.Context) error {
 	q := url.Values{
 		"watch":               {"true"},
-		"fieldSelector":       {s.w.selector},
 		"allowWatchBookmarks": {"true"},
 		// As a reflector: between 5 and 10 minutes.
 		"timeoutSeconds": {fmt.Sprint(300 + rand.IntN(300))},
+	}
+	if s.w.selector != "" {
+		q.Set("fieldSelector", s.w.selector)
 	}
 	var initial map[string]bool
 	if s.version == "" {
@@ -138,7 +140,10 @@ func (s *stream) once(ctx context.Context) error {
 
 // list is how older servers tell the whole state.
 func (s *stream) list(ctx context.Context) error {
-	q := url.Values{"fieldSelector": {s.w.selector}, "resourceVersion": {"0"}}
+	q := url.Values{"resourceVersion": {"0"}}
+	if s.w.selector != "" {
+		q.Set("fieldSelector", s.w.selector)
+	}
 	answer, err := s.n.client.doQuery(ctx, listRequest, s.w.path, q.Encode(), noBody, nil)
 	if err != nil {
 		return err

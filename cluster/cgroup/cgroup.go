@@ -28,6 +28,7 @@ import (
 type Host struct {
 	cpu1, freezer1 []string // v1 controllers
 	unified        []string // v2
+	tops           []string // mount points of all hierarchies
 	mkdir          func(string) error
 }
 
@@ -64,6 +65,9 @@ func parse(mountinfo, own string) *Host {
 			continue
 		}
 		root, point := f[3], f[4]
+		if (g[0] == "cgroup" || g[0] == "cgroup2") && !slices.Contains(h.tops, point) {
+			h.tops = append(h.tops, point)
+		}
 		switch options := strings.Split(g[2], ","); {
 		case g[0] == "cgroup2" && h.unified == nil:
 			h.unified = places(root, point, at[""])
@@ -333,8 +337,13 @@ func (s *Set) Remove() error {
 // them, and returns their folders.
 func (h *Host) Sweep(alive func(pid int, ticks uint64) bool) (swept []string, err error) {
 	var errs []error
-	for _, places := range [][]string{h.cpu1, h.freezer1, h.unified} {
+	looked := map[string]bool{}
+	for _, places := range [][]string{h.cpu1, h.freezer1, h.unified, h.tops} {
 		for _, parent := range places {
+			if looked[parent] {
+				continue
+			}
+			looked[parent] = true
 			entries, err := os.ReadDir(parent)
 			if err != nil {
 				continue // not ours to read: nothing of ours in it

@@ -129,3 +129,55 @@ func TestTooSmall(t *testing.T) {
 		t.Error("a limit of 0.001 cores was accepted")
 	}
 }
+
+// TestTree: a folder in every hierarchy, with the processors of its parent
+// where v1 begins without.
+func TestTree(t *testing.T) {
+	root := t.TempDir()
+	cpuset, pids := filepath.Join(root, "cpuset"), filepath.Join(root, "pids")
+	for _, dir := range []string{cpuset, pids} {
+		if err := os.Mkdir(dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	fill := func(dir string) {
+		for name, value := range map[string]string{"cpuset.cpus": "0-1\n", "cpuset.mems": "0\n", "cpuset.cpu_exclusive": "0\n"} {
+			if err := os.WriteFile(filepath.Join(dir, name), []byte(value), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	fill(cpuset)
+	h := &Host{tops: []string{cpuset, pids}, mkdir: func(dir string) error {
+		err := os.Mkdir(dir, 0o755)
+		if err == nil && filepath.Dir(dir) == cpuset {
+			fill(dir)
+			err = os.WriteFile(filepath.Join(dir, "cpuset.cpus"), nil, 0o600)
+		}
+		return err
+	}}
+	tree, err := h.NewTree("node", 7, 8)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if tree.Root() != "/kubedyno-node-7-8" || len(tree.Dirs()) != 2 {
+		t.Errorf("%s in %q", tree.Root(), tree.Dirs())
+	}
+	if b, _ := os.ReadFile(filepath.Join(cpuset, tree.Root(), "cpuset.cpus")); string(b) != "0-1\n" {
+		t.Errorf("its processors are %q", b)
+	}
+	if m := ours.FindStringSubmatch(filepath.Base(tree.Root())); m == nil || m[1] != "7" || m[2] != "8" {
+		t.Error("Sweep would not find it")
+	}
+
+	h.mkdir = func(dir string) error {
+		if filepath.Dir(dir) == pids {
+			return fs.ErrPermission
+		}
+		return os.Mkdir(dir, 0o755)
+	}
+	h.tops = []string{filepath.Join(root), pids}
+	if _, err := h.NewTree("other", 7, 8); !errors.Is(err, fs.ErrPermission) {
+		t.Errorf("a refusal: %v", err)
+	}
+}

@@ -1,5 +1,6 @@
 // Command kubedyno-lab is a whole Kubernetes control plane in one binary: etcd,
-// kube-apiserver, kube-controller-manager, kube-scheduler and kubectl.
+// kube-apiserver, kube-controller-manager, kube-scheduler, kubectl, and kubelet
+// for a real node beside the simulated ones.
 //
 // It runs as one process per component, named by argv[0] or by the first
 // argument:
@@ -13,6 +14,7 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -36,6 +38,7 @@ import (
 	apiserver "k8s.io/kubernetes/cmd/kube-apiserver/app"
 	controllermanager "k8s.io/kubernetes/cmd/kube-controller-manager/app"
 	scheduler "k8s.io/kubernetes/cmd/kube-scheduler/app"
+	kubelet "k8s.io/kubernetes/cmd/kubelet/app"
 )
 
 // self is the name under which the component is the first argument.
@@ -50,6 +53,7 @@ var components = []struct {
 	{"kube-apiserver", command(apiserver.NewAPIServerCommand)},
 	{"kube-controller-manager", command(controllermanager.NewControllerManagerCommand)},
 	{"kube-scheduler", command(func() *cobra.Command { return scheduler.NewSchedulerCommand() })},
+	{"kubelet", command(func() *cobra.Command { return kubelet.NewKubeletCommand(context.Background()) })},
 	{"kubectl", runKubectl},
 }
 

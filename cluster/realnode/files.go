@@ -1,0 +1,311 @@
+package realnode
+
+import (
+	"archive/tar"
+	"bytes"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/json"
+	"encoding/pem"
+	"fmt"
+	"io"
+	"maps"
+	"math/big"
+	"net/url"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+)
+
+// Inside its namespaces a node has the usual paths; these are they.
+const (
+	kubeletDir    = "/var/lib/kubelet"
+	containerdDir = "/var/lib/containerd"
+	socket        = "/run/containerd/containerd.sock"
+	kubeletPort   = "10250"
+	apiAddress    = "127.0.0.1:6443"
+)
+
+// Names within the state folder.
+const (
+	keeperLog     = "keeper.log"
+	kubeletLog    = "kubelet.log"
+	containerdLog = "containerd.log"
+	imageFile     = "image.tar"
+	criFile       = "containerd.toml"
+	netDir        = "net.d"
+	kubeletSub    = "kubelet"
+	containerdSub = "containerd"
+)
+
+// sandboxImage is the name under which pod sandboxes use our image.
+const sandboxImage = "kubedyno.local/pause:1"
+
+// address is the node's own, of the range for benchmarks (RFC 2544), and
+// podRange its pods'. Nobody outside its network namespace sees either.
+func (c *Config) address() string  { return fmt.Sprintf("198.18.0.%d", c.Number+1) }
+func (c *Config) podRange() string { return fmt.Sprintf("10.88.%d.0/24", c.Number) }
+
+func (c *Config) file(elem ...string) string {
+	return filepath.Join(append([]string{c.Dir}, elem...)...)
+}
+
+// writeFiles writes everything that the node's programs read.
+func (c *Config) writeFiles(cgroupRoot string) error {
+	for _, dir := range []string{kubeletSub, containerdSub, netDir, "tmp", "sysctl"} {
+		if err := os.MkdirAll(c.file(dir), 0o700); err != nil {
+			return err
+		}
+	}
+	clientCA := c.ClientCAFile
+	if clientCA == "" {
+		clientCA = c.NodeCA.CertFile
+	}
+	ca, err := os.ReadFile(clientCA)
+	if err != nil {
+		return fmt.Errorf("authority of the kubelet's clients: %w", err)
+	}
+	kubeconfig, err := c.kubeconfig()
+	if err != nil {
+		return err
+	}
+	image, err := os.Create(c.file(imageFile))
+	if err != nil {
+		return err
+	}
+	defer image.Close()
+	if err := c.writeImage(image); err != nil {
+		return fmt.Errorf("image of %s: %w", c.Pause, err)
+	}
+	for name, content := range map[string][]byte{
+		filepath.Join(kubeletSub, "clients.crt"):    ca,
+		filepath.Join(kubeletSub, "kubeconfig"):     kubeconfig,
+		filepath.Join(kubeletSub, "config.yaml"):    c.kubeletConfig(cgroupRoot),
+		criFile:                                     c.containerdConfig(),
+		filepath.Join(netDir, "10-bridge.conflist"): c.network(),
+	} {
+		if err := os.WriteFile(c.file(name), content, 0o600); err != nil {
+			return err
+		}
+	}
+	return image.Close()
+}
+
+// kubeconfig makes the node's own identity and how it reaches the API server:
+// through its keeper, by the name that the server's certificate has.
+func (c *Config) kubeconfig() ([]byte, error) {
+	server, err := url.Parse(c.Server)
+	if err != nil || server.Hostname() == "" {
+		return nil, fmt.Errorf("server %q is not a URL", c.Server)
+	}
+	ca, err := os.ReadFile(c.CAFile)
+	if err != nil {
+		return nil, fmt.Errorf("authority of the API server: %w", err)
+	}
+	cert, key, err := c.certificate()
+	if err != nil {
+		return nil, err
+	}
+	return clientcmd.Write(clientcmdapi.Config{
+		Clusters: map[string]*clientcmdapi.Cluster{"lab": {
+			Server: "https://" + apiAddress, TLSServerName: server.Hostname(), CertificateAuthorityData: ca,
+		}},
+		AuthInfos:      map[string]*clientcmdapi.AuthInfo{"node": {ClientCertificateData: cert, ClientKeyData: key}},
+		Contexts:       map[string]*clientcmdapi.Context{"lab": {Cluster: "lab", AuthInfo: "node"}},
+		CurrentContext: "lab",
+	})
+}
+
+// certificate is the node's: what TLS bootstrap would have given it.
+func (c *Config) certificate() (cert, key []byte, err error) {
+	pair, err := tls.LoadX509KeyPair(c.NodeCA.CertFile, c.NodeCA.KeyFile)
+	if err != nil {
+		return nil, nil, fmt.Errorf("authority of nodes: %w", err)
+	}
+	ca, err := x509.ParseCertificate(pair.Certificate[0])
+	if err != nil {
+		return nil, nil, fmt.Errorf("authority of nodes: %w", err)
+	}
+	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return nil, nil, err
+	}
+	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 120))
+	if err != nil {
+		return nil, nil, err
+	}
+	now := time.Now()
+	der, err := x509.CreateCertificate(rand.Reader, &x509.Certificate{
+		SerialNumber: serial,
+		Subject:      pkix.Name{CommonName: "system:node:" + c.Name, Organization: []string{"system:nodes"}},
+		NotBefore:    now.Add(-time.Minute),
+		NotAfter:     now.Add(365 * 24 * time.Hour),
+		KeyUsage:     x509.KeyUsageDigitalSignature,
+		ExtKeyUsage:  []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
+	}, ca, private.Public(), pair.PrivateKey)
+	if err != nil {
+		return nil, nil, fmt.Errorf("certificate of node %s: %w", c.Name, err)
+	}
+	raw, err := x509.MarshalPKCS8PrivateKey(private)
+	if err != nil {
+		return nil, nil, err
+	}
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}),
+		pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: raw}), nil
+}
+
+// kubeletConfig is kubeadm's, and what a node needs that shares its machine.
+func (c *Config) kubeletConfig(cgroupRoot string) []byte {
+	pods := c.Pods
+	if pods == 0 {
+		pods = 110
+	}
+	return []byte(fmt.Sprintf(`apiVersion: kubelet.config.k8s.io/v1beta1
+kind: KubeletConfiguration
+authentication:
+  anonymous: {enabled: false}
+  webhook: {enabled: true}
+  x509: {clientCAFile: %s/clients.crt}
+authorization: {mode: Webhook}
+clusterDNS: [10.96.0.10]
+clusterDomain: cluster.local
+healthzBindAddress: 127.0.0.1
+healthzPort: 10248
+containerRuntimeEndpoint: unix://%s
+cgroupDriver: cgroupfs
+cgroupRoot: %s
+maxPods: %d
+# This machine may have swap, cgroup v1 and a full disk: none of it is the node's.
+failSwapOn: false
+failCgroupV1: false
+imageMinimumGCAge: 24h
+imageGCHighThresholdPercent: 100
+evictionHard: {memory.available: 100Mi, nodefs.available: 0%%, imagefs.available: 0%%, nodefs.inodesFree: 0%%, imagefs.inodesFree: 0%%}
+# The default would be made below /usr, which is the machine's.
+volumePluginDir: %s/volumeplugins
+resolvConf: ""
+`, kubeletDir, socket, cgroupRoot, pods, kubeletDir))
+}
+
+// containerdConfig is of version 2, which containerd 1.6 reads and 2.x
+// converts. Without restrict_oom_score_adj no sandbox starts where we may not
+// lower that score, as in most virtual machines for tests.
+func (c *Config) containerdConfig() []byte {
+	return []byte(fmt.Sprintf(`version = 2
+root = %q
+state = "/run/containerd"
+disabled_plugins = [
+  "io.containerd.snapshotter.v1.btrfs", "io.containerd.snapshotter.v1.devmapper",
+  "io.containerd.snapshotter.v1.zfs", "io.containerd.snapshotter.v1.aufs",
+  "io.containerd.internal.v1.opt", "io.containerd.tracing.processor.v1.otlp"]
+[grpc]
+  address = %q
+[plugins."io.containerd.grpc.v1.cri"]
+  sandbox_image = %q
+  restrict_oom_score_adj = true
+  disable_apparmor = true
+  [plugins."io.containerd.grpc.v1.cri".containerd]
+    default_runtime_name = "runc"
+    [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc]
+      runtime_type = "io.containerd.runc.v2"
+      [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc.options]
+        BinaryName = %q
+        SystemdCgroup = false
+  [plugins."io.containerd.grpc.v1.cri".cni]
+    bin_dir = %q
+    conf_dir = %q
+`, containerdDir, socket, sandboxImage, c.host.runc, c.host.plugins, c.file(netDir)))
+}
+
+// network joins pods by a bridge. There is no way out of it: nothing that runs
+// here has business elsewhere.
+func (c *Config) network() []byte {
+	return []byte(fmt.Sprintf(`{"cniVersion": "0.4.0", "name": "kubedyno", "plugins": [
+ {"type": "bridge", "bridge": "cni0", "isGateway": true, "ipMasq": false,
+  "ipam": {"type": "host-local", "dataDir": "/var/lib/cni", "ranges": [[{"subnet": %q}]], "routes": [{"dst": "0.0.0.0/0"}]}}
+]}
+`, c.podRange()))
+}
+
+// fullName is an image's name as a runtime keeps it: registry and tag included.
+func fullName(image string) (string, error) {
+	if strings.Contains(image, "@") {
+		return "", fmt.Errorf("image %s is pinned by digest, and a real node has only an image of ours, which cannot have it: name it by a tag", image)
+	}
+	first, _, more := strings.Cut(image, "/")
+	switch {
+	case !more:
+		image = "docker.io/library/" + image
+	case !strings.ContainsAny(first, ".:") && first != "localhost":
+		image = "docker.io/" + image
+	}
+	if !strings.Contains(image[strings.LastIndexByte(image, '/'):], ":") {
+		image += ":latest"
+	}
+	return image, nil
+}
+
+// writeImage writes the image as `docker save` does: one layer that holds
+// /pause, under every name that was asked for.
+func (c *Config) writeImage(w io.Writer) error {
+	program, err := os.ReadFile(c.Pause)
+	if err != nil {
+		return err
+	}
+	names := map[string]bool{sandboxImage: true}
+	for _, image := range c.Images {
+		name, err := fullName(image)
+		if err != nil {
+			return err
+		}
+		names[name] = true
+	}
+	type file struct {
+		name string
+		mode int64
+		data []byte
+	}
+	archive := func(w io.Writer, files ...file) error {
+		t := tar.NewWriter(w)
+		for _, f := range files {
+			h := &tar.Header{Typeflag: tar.TypeReg, Name: f.name, Mode: f.mode, Size: int64(len(f.data))}
+			if err := t.WriteHeader(h); err != nil {
+				return err
+			}
+			if _, err := t.Write(f.data); err != nil {
+				return err
+			}
+		}
+		return t.Close()
+	}
+	var layer bytes.Buffer
+	if err := archive(&layer, file{"pause", 0o755, program}); err != nil {
+		return err
+	}
+	config, err := json.Marshal(map[string]any{
+		"architecture": runtime.GOARCH, "os": "linux",
+		"config": map[string]any{"Entrypoint": []string{"/pause"}},
+		"rootfs": map[string]any{"type": "layers", "diff_ids": []string{fmt.Sprintf("sha256:%x", sha256.Sum256(layer.Bytes()))}},
+	})
+	if err != nil {
+		return err
+	}
+	manifest, err := json.Marshal([]map[string]any{{
+		"Config": "config.json", "RepoTags": slices.Sorted(maps.Keys(names)), "Layers": []string{"layer.tar"},
+	}})
+	if err != nil {
+		return err
+	}
+	return archive(w, file{"manifest.json", 0o644, manifest}, file{"config.json", 0o644, config}, file{"layer.tar", 0o644, layer.Bytes()})
+}
