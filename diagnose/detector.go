@@ -58,7 +58,7 @@ func Run(src Source, detectors []Detector) (*Diagnosis, error) {
 		Findings: []Finding{}, RuledOut: []Clear{}, NotAssessed: []Unknown{},
 		Pods: v.Counts, Window: WindowOf{Seconds: v.Span(), PlateauSeconds: v.Plateau.Seconds()},
 		Throughput: v.Throughput, Latencies: v.Latencies, Lost: v.Lost,
-		Resources: v.Resources, Limits: v.Limits, Objectives: v.Meta.Workload.Objectives,
+		Resources: v.Resources, Limits: v.Limits, Objectives: v.judgeObjectives(len(invalid) == 0),
 		Warnings: append(append([]string{}, v.Meta.Warnings...), v.Warnings...),
 	}
 	if d.InvalidReasons == nil {
@@ -66,9 +66,6 @@ func Run(src Source, detectors []Detector) (*Diagnosis, error) {
 	}
 	if d.Resources == nil {
 		d.Resources = []Resource{}
-	}
-	if d.Objectives == nil {
-		d.Objectives = []record.Objective{}
 	}
 	if t := v.Together; t.WaitSeconds != nil && !v.Known(Bind) {
 		d.Unsplit = &Unsplit{Stages: []string{Queue, Decide, Bind}, WaitSeconds: *t.WaitSeconds, Share: *t.Share, ExcessSeconds: *t.ExcessSeconds, Reason: v.Stage(Bind).Reason}

@@ -272,6 +272,8 @@ type LatencyOf struct {
 	P90        *float64 `json:"p90"`
 	P99        *float64 `json:"p99"`
 	Max        *float64 `json:"max"` // null where some never arrived
+
+	sorted []float64 // of those that arrived
 }
 
 // Resource is something that does work for pods, and how much of it at most.

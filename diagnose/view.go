@@ -572,8 +572,8 @@ func (v *View) accountLatencies() {
 }
 
 func latencyOf(xs []float64, missing int) LatencyOf {
-	l := LatencyOf{N: len(xs) + missing, Incomplete: missing}
 	slices.Sort(xs)
+	l := LatencyOf{N: len(xs) + missing, Incomplete: missing, sorted: xs}
 	at := func(q float64) *float64 {
 		if !stat.Carries(l.N, q) {
 			return nil

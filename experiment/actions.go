@@ -11,7 +11,7 @@ import (
 // phases checks the phases in order, against what those before have left.
 func (c *checker) phases() {
 	c.names = map[string]string{}
-	c.ledger = ledger{nodes: c.e.Cluster.Nodes, live: map[string]*group{}}
+	c.ledger = ledger{nodes: c.e.Cluster.Nodes.All(), live: map[string]*group{}}
 	for i := range c.e.Phases {
 		c.phase(fmt.Sprintf("phases[%d]", i), &c.e.Phases[i], false)
 	}
@@ -500,11 +500,11 @@ func (c *checker) capacity(path string, p *Phase) {
 	if latest == nil {
 		latest = c.ledger.live[p.target()]
 	}
-	if c.e.Cluster.Existing || latest == nil {
+	if c.e.Cluster.Existing || latest == nil || c.e.Cluster.Nodes.Real > 0 { // what a real node holds, its machine says
 		return
 	}
-	node, nodes := c.e.Cluster.Node, float64(c.e.Cluster.Nodes)
-	on := []string{path + ".count", path + ".replicas", "cluster.nodes", "cluster.node.pods", "cluster.node.cpu", "cluster.node.memory", path + ".pod.cpu", path + ".pod.memory", path + ".pod.containers", path + ".object"}
+	node, nodes := c.e.Cluster.Node, float64(c.e.Cluster.Nodes.Hollow)
+	on := []string{path + ".count", path + ".replicas", "cluster.nodes", "cluster.nodes.hollow", "cluster.node.pods", "cluster.node.cpu", "cluster.node.memory", path + ".pod.cpu", path + ".pod.memory", path + ".pod.containers", path + ".object"}
 	where := path
 	if c.src.present("cluster.nodes") {
 		where = "cluster.nodes"

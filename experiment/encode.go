@@ -103,6 +103,13 @@ func encode(v, def reflect.Value) *yaml.Node {
 		return encodeRate(x)
 	case Manifest:
 		return encodeAny(map[string]any(x))
+	case Nodes:
+		if x.Real == 0 {
+			return scalar("!!int", strconv.Itoa(x.Hollow))
+		}
+		n := encodeStruct(v, reflect.Zero(v.Type()))
+		n.Style = yaml.FlowStyle
+		return n
 	case Distribution:
 		if x.Kind == Constant {
 			return scalar("!!str", formatDuration(x.Value))

@@ -141,7 +141,7 @@ func drawExperiment(t *rapid.T) *Experiment {
 	}
 	c := &e.Cluster
 	c.Profile = Profile(rapid.SampledFrom(c.Profile.values()).Draw(t, "profile"))
-	c.Nodes = 20_000
+	c.Nodes = Nodes{Hollow: 20_000}
 	c.Node.CPU = Quantity(rapid.SampledFrom([]string{"64", "4.5", "1600m", ".5", "1k"}).Draw(t, "cpu"))
 	c.Node.Memory = Quantity(rapid.SampledFrom([]string{"64Gi", "128000000000", "1.5Ti", "500M"}).Draw(t, "memory"))
 	c.Node.Identity = IdentityPooled
@@ -214,8 +214,8 @@ func TestBuiltins(t *testing.T) {
 			t.Fatalf("%s: %v", b.Name, err)
 		}
 		pods := map[string][2]int{"density": {1500, 1500}, "density-direct": {1500, 1500}, "churn": {450, 1500}, "idle": {0, 0}}[b.Name]
-		if e.Name != b.Name || e.ExpectedPods() != pods[0] || e.PeakPods() != pods[1] || e.Cluster.Nodes != 50 {
-			t.Errorf("%s: %d pods, %d at most, %d nodes", b.Name, e.ExpectedPods(), e.PeakPods(), e.Cluster.Nodes)
+		if e.Name != b.Name || e.ExpectedPods() != pods[0] || e.PeakPods() != pods[1] || e.Cluster.Nodes.All() != 50 {
+			t.Errorf("%s: %d pods, %d at most, %d nodes", b.Name, e.ExpectedPods(), e.PeakPods(), e.Cluster.Nodes.All())
 		}
 		data, err := e.YAML()
 		if err != nil {
@@ -292,7 +292,8 @@ objectives: [{indicator: pod-startup, limit: 5s}]
 		{set: "etcd.binary=/usr/bin/etcd", check: func(e *Experiment) bool { return e.Cluster.Components["etcd"].Binary == "/usr/bin/etcd" }},
 		{set: "cluster.profile=tuned", check: func(e *Experiment) bool { return e.Cluster.Profile == ProfileTuned }},
 		{set: "name=5", want: "", check: func(e *Experiment) bool { return e.Name == "5" }},
-		{set: "cluster.nodes=100", check: func(e *Experiment) bool { return e.Cluster.Nodes == 100 }},
+		{set: "cluster.nodes=100", check: func(e *Experiment) bool { return e.Cluster.Nodes == Nodes{Hollow: 100} }},
+		{set: "cluster.nodes.real=1", check: func(e *Experiment) bool { return e.Cluster.Nodes.Real == 1 && e.Cluster.Nodes.Hollow > 0 }},
 		{set: "cluster.node.cpu=4", check: func(e *Experiment) bool { return e.Cluster.Node.CPU == "4" }},
 		{set: "cluster.node.labels.topology.kubernetes.io/zone=a", check: func(e *Experiment) bool { return e.Cluster.Node.Labels["topology.kubernetes.io/zone"] == "a" }},
 		{set: "cluster.node.startDelay=2s", check: func(e *Experiment) bool {
@@ -319,9 +320,9 @@ objectives: [{indicator: pod-startup, limit: 5s}]
 		{set: "etcd.args.--v=1", want: `--set etcd.args.--v=1: etcd.args.--v: flags are written without dashes: "v"`},
 		{set: "kubedyno-load.binary=x", want: `--set kubedyno-load.binary=x: kubedyno-load is part of kubedyno and takes cpu and env only`},
 		{set: "cluster.nods=5", want: `--set cluster.nods=5: unknown key "nods" in cluster, did you mean "nodes"?`},
-		{set: "cluster.nodes.max=5", want: `--set cluster.nodes.max=5: cluster.nodes has no parts such as "max"`},
-		{set: "cluster.nodes=ten", want: `--set cluster.nodes=ten: cluster.nodes: want a whole number, got the text "ten"`},
-		{set: "cluster.nodes=", want: `--set cluster.nodes=: cluster.nodes: want a whole number, got the text ""`},
+		{set: "cluster.nodes.max=5", want: `--set cluster.nodes.max=5: unknown key "max" in cluster.nodes (valid: hollow, real)`},
+		{set: "cluster.nodes=ten", want: `--set cluster.nodes=ten: cluster.nodes.hollow: want a whole number, got the text "ten"`},
+		{set: "cluster.nodes=", want: `--set cluster.nodes=: cluster.nodes.hollow: want a whole number, got the text ""`},
 		{set: "cluster.node.pods=1", want: "--set cluster.node.pods=1: cluster.node.pods: 10 nodes cannot hold 20 pods: at 1 pods a node there is room for 10"},
 		{set: "phases.laod.create.count=5", want: `--set phases.laod.create.count=5: unknown phase "laod", did you mean "load"?`},
 		{set: "phases[3].create.count=5", want: `--set phases[3].create.count=5: there is no phase 3: the experiment has 1, counted from 0`},
@@ -562,7 +563,7 @@ func TestExistingClusterHasItsOwnNodes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	e.Cluster.Nodes = 0
+	e.Cluster.Nodes = Nodes{}
 	if e.Validate() == nil {
 		t.Error("a lab without nodes is fine")
 	}

@@ -50,13 +50,16 @@ func (x *explainer) line(format string, args ...any) {
 func (x *explainer) cluster() {
 	c := x.e.Cluster
 	switch {
-	case c.Existing && c.Nodes == 0:
+	case c.Existing && c.Nodes.Hollow == 0:
 		x.line("On an existing cluster, with its own nodes.")
 	case c.Existing:
-		x.line("On an existing cluster, with %s added for the run.", count(c.Nodes, "hollow node"))
+		x.line("On an existing cluster, with %s added for the run.", count(c.Nodes.Hollow, "hollow node"))
 	default:
 		x.line("On a lab of its own: a real control plane with the flags of the %s profile and %s (%s cores, %s, %d pods each).",
-			c.Profile, count(c.Nodes, "hollow node"), c.Node.CPU, c.Node.Memory, c.Node.Pods)
+			c.Profile, count(c.Nodes.Hollow, "hollow node"), c.Node.CPU, c.Node.Memory, c.Node.Pods)
+		if c.Nodes.Real > 0 {
+			x.line("  And %s: containerd and a kubelet, in namespaces of their own on this machine.", count(c.Nodes.Real, "real node"))
+		}
 	}
 	for _, name := range sortedKeys(c.Components) {
 		x.line("  %s %s", name, strings.Join(c.Components[name].inWords(), ", "))
@@ -162,13 +165,13 @@ func (x *explainer) does(s Step) string {
 // making is what a phase makes, with its pods.
 func (x *explainer) making(o *Objects, s Step) string {
 	text := count(o.Count, o.KindName())
-	each := o.PodsEach(x.e.Cluster.Nodes)
+	each := o.PodsEach(x.e.Cluster.Nodes.All())
 	switch {
 	case o.known().template == nil:
 		return text
 	case o.KindName() == "Pod":
 		return text
-	case o.KindName() == "DaemonSet" && x.e.Cluster.Existing && x.e.Cluster.Nodes == 0:
+	case o.KindName() == "DaemonSet" && x.e.Cluster.Existing && x.e.Cluster.Nodes.All() == 0:
 		return text + " with a pod on each node"
 	}
 	return fmt.Sprintf("%s of %s each, %s", text, count(each, "pod"), change(s))

@@ -27,7 +27,7 @@ type Step struct {
 // load of the same kind is part of that step, so that the measured stretch
 // ends when its pods have arrived; a wait of another kind stands alone.
 func (e *Experiment) Plan() []Step {
-	l := ledger{nodes: e.Cluster.Nodes, live: map[string]*group{}}
+	l := ledger{nodes: e.Cluster.Nodes.All(), live: map[string]*group{}}
 	var steps []Step
 	for _, p := range e.Phases {
 		if p.Wait != nil {

@@ -48,8 +48,8 @@ func (Profile) values() []string { return []string{string(ProfileStock), string(
 // Cluster is the control plane and its simulated nodes.
 type Cluster struct {
 	Profile Profile `yaml:"profile"`
-	// Nodes is the number of hollow nodes.
-	Nodes int  `yaml:"nodes" rule:"min=0,max=20000"`
+	// Nodes says how many there are; a plain number is that of hollow ones.
+	Nodes Nodes `yaml:"nodes"`
 	Node  Node `yaml:"node"`
 	// Components holds what differs from the profile, by component name.
 	Components map[string]Component `yaml:"components" rule:"keys=component"`
@@ -59,6 +59,17 @@ type Cluster struct {
 	// capacity is not checked.
 	Existing bool `yaml:"-"`
 }
+
+// Nodes are how many nodes there are of each kind.
+type Nodes struct {
+	Hollow int `yaml:"hollow" rule:"short,min=0,max=20000"`
+	// Real is the number of real ones: containerd and a kubelet in namespaces of
+	// their own. They are for labs only.
+	Real int `yaml:"real" rule:"min=0,max=10"`
+}
+
+// All is how many nodes the experiment brings.
+func (n Nodes) All() int { return n.Hollow + n.Real }
 
 // Identity says as whom hollow nodes speak to the API server.
 type Identity string

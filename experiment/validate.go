@@ -279,6 +279,9 @@ func (e *Experiment) problems() Problems {
 		c.broken = append(c.broken, p.Path)
 	}
 	c.components()
+	if e.Cluster.Existing && e.Cluster.Nodes.Real > 0 {
+		c.problems = append(c.problems, c.src.problem("cluster.nodes.real", "a real node needs a lab, which signs its certificate: leave it out, or run without --kubeconfig"))
+	}
 	c.apps()
 	c.distribution("cluster.node.startDelay", e.Cluster.Node.StartDelay)
 	c.distribution("cluster.node.stopDelay", e.Cluster.Node.StopDelay)

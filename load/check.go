@@ -18,7 +18,7 @@ import (
 // built-in kind with fields that the API does not know is refused where they
 // stand in the file. Other kinds can only be checked by the cluster.
 func Check(e *experiment.Experiment) error {
-	cfg := Config{RunID: "check-000000", Namespace: "kubedyno-000000", Nodes: e.Cluster.Nodes}
+	cfg := Config{RunID: "check-000000", Namespace: "kubedyno-000000", Nodes: e.Cluster.Nodes.All()}
 	guess := func(gvk schema.GroupVersionKind) (metav1.APIResource, error) {
 		plural, _ := meta.UnsafeGuessKindToResource(gvk)
 		return metav1.APIResource{Name: plural.Resource, Kind: gvk.Kind, Namespaced: true}, nil

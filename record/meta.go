@@ -123,10 +123,13 @@ type Objective struct {
 // first node was created.
 type Nodes struct {
 	Count              int     `json:"count"`
+	Real               int     `json:"real,omitempty"`     // of these, real ones beside simulated ones
 	Identity           string  `json:"identity,omitempty"` // own, pooled, impersonated
 	Simulated          bool    `json:"simulated"`
 	ReadySeconds       float64 `json:"readySeconds,omitempty"`       // last node reported Ready
 	SchedulableSeconds float64 `json:"schedulableSeconds,omitempty"` // last not-ready taint gone
+	// Fidelity is what a simulated node's pods cost beside a real one's, in words.
+	Fidelity string `json:"fidelity,omitempty"`
 	// What the simulation declares that a pod takes to start, seconds.
 	StartDelayMedian float64 `json:"startDelayMedian,omitempty"`
 	StartDelayP99    float64 `json:"startDelayP99,omitempty"`

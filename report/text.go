@@ -56,6 +56,9 @@ func WriteSummary(w io.Writer, o Options, m record.Meta, d *diagnose.Diagnosis, 
 		line += fmt.Sprintf("; this machine has %s", plural(m.Machine.CPUs, "CPU"))
 	}
 	t.wrap("", "", line+".")
+	if m.Nodes.Fidelity != "" {
+		t.wrap("", "", fmt.Sprintf("What simulated nodes leave out is in the recording (%d things); %s.", len(m.LeftOut), m.Nodes.Fidelity))
+	}
 	t.numbers(d)
 	t.notAssessed(d)
 	for _, wn := range d.Warnings {
@@ -205,9 +208,9 @@ func (t *text) numbers(d *diagnose.Diagnosis) {
 		case !ob.Assessed:
 			row("objective", ob.Name, "not assessed, and so not met: "+ob.Reason)
 		case ob.Met:
-			row("objective", ob.Name, fmt.Sprintf("met: %s %s, limit %s, n %d", number(ob.Value), ob.Unit, number(ob.Limit), ob.N))
+			row("objective", ob.Name, fmt.Sprintf("met: %s %s, limit %s, n %d%s", number(ob.Value), ob.Unit, number(ob.Limit), ob.N, because(ob.Reason)))
 		default:
-			row("objective", ob.Name, fmt.Sprintf("MISSED: %s %s, limit %s, n %d", number(ob.Value), ob.Unit, number(ob.Limit), ob.N))
+			row("objective", ob.Name, fmt.Sprintf("MISSED: %s %s, limit %s, n %d%s", number(ob.Value), ob.Unit, number(ob.Limit), ob.N, because(ob.Reason)))
 		}
 	}
 	t.line("")
@@ -553,4 +556,12 @@ func cleanInto(to, from reflect.Value) {
 func suspicious(r rune) bool {
 	return r < ' ' && r != '\n' || r >= 0x7f && r < 0xa0 ||
 		r == 0x200e || r == 0x200f || r == 0x061c || r >= 0x202a && r <= 0x202e || r >= 0x2066 && r <= 0x2069
+}
+
+// because adds a reason where there is one.
+func because(reason string) string {
+	if reason == "" {
+		return ""
+	}
+	return "; " + reason
 }

@@ -174,7 +174,7 @@ func (s *session) scrapeInterval() time.Duration {
 		return e.Observe.Interval
 	case s.watching && (s.length == 0 || s.length >= 10*metrics.Interval):
 		return metrics.Interval
-	case s.watching, e.Cluster.Nodes <= 200 && e.ExpectedPods() <= 6000:
+	case s.watching, e.Cluster.Nodes.All() <= 200 && e.ExpectedPods() <= 6000:
 		return metrics.ShortInterval
 	}
 	return metrics.Interval

@@ -144,7 +144,7 @@ func (s *session) offer(ctx context.Context, p experiment.Phase) error {
 	if err != nil {
 		return err
 	}
-	if text := sum.LatencyText(); text != "" {
+	if text := sum.LatencyText(); text != "" && sum.Planned > 1 { // one operation is no distribution
 		s.note("%s: %s", p.Name, text)
 	}
 	if hides := sum.HidesStalls(); hides != "" {

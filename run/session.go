@@ -14,6 +14,7 @@ import (
 
 	"github.com/kubedyno/kubedyno/cluster"
 	"github.com/kubedyno/kubedyno/cluster/access"
+	"github.com/kubedyno/kubedyno/cluster/realnode"
 	"github.com/kubedyno/kubedyno/collect/metrics"
 	"github.com/kubedyno/kubedyno/collect/objects"
 	"github.com/kubedyno/kubedyno/collect/process"
@@ -41,6 +42,7 @@ type session struct {
 	target  target
 	plane   *cluster.ControlPlane
 	hollow  hollowProcess
+	real    []*realnode.Node
 	worker  *load.Worker
 	objects *objects.Collector
 	metrics *metrics.Collector
@@ -67,6 +69,11 @@ func (s *session) run(ctx context.Context) (err error) {
 	work, fail := context.WithCancelCause(ctx)
 	defer fail(nil)
 
+	if s.o.Experiment.Cluster.Nodes.Real > 0 {
+		if err := realnode.Check(); err != nil { // before a control plane is started for it
+			return err
+		}
+	}
 	if s.target, err = s.startTarget(work); err != nil {
 		return err
 	}
@@ -179,6 +186,7 @@ func (s *session) grants(ctx context.Context) (access.Grants, error) {
 
 // perform is the run between cluster and collectors up and down.
 func (s *session) perform(ctx context.Context) (err error) {
+	defer func() { err = errors.Join(err, s.stopRealNodes(ctx)) }()
 	if err := s.startNodes(ctx); err != nil {
 		return err
 	}
@@ -187,9 +195,9 @@ func (s *session) perform(ctx context.Context) (err error) {
 			Kubeconfig:  s.plane.Kubeconfigs.Load,
 			RunID:       s.id,
 			Seed:        s.o.Experiment.Seed,
-			Nodes:       s.o.Experiment.Cluster.Nodes,
+			Nodes:       s.o.Experiment.Cluster.Nodes.All(),
 			Existing:    s.o.Existing,
-			HollowNodes: s.o.Existing && s.o.Experiment.Cluster.Nodes > 0,
+			HollowNodes: s.o.Existing && s.o.Experiment.Cluster.Nodes.Hollow > 0,
 		},
 		Executable: s.o.Executable,
 		Wrap:       s.target.WrapLoad,
@@ -320,12 +328,22 @@ func (s *session) phaseName() string {
 
 func (s *session) note(format string, args ...any) { s.o.Watch.Note(fmt.Sprintf(format, args...)) }
 
-// startNodes starts the hollow nodes and waits until pods can go to them.
+// startNodes starts the nodes of the run and waits until pods can go to them.
 func (s *session) startNodes(ctx context.Context) error {
-	e := s.o.Experiment
-	if e.Cluster.Nodes == 0 {
+	nodes := s.o.Experiment.Cluster.Nodes
+	if nodes.All() == 0 {
 		return s.existingNodes(ctx)
 	}
+	if nodes.Hollow > 0 {
+		if err := s.startHollowNodes(ctx); err != nil {
+			return err
+		}
+	}
+	return s.startRealNodes(ctx, nodes.Real)
+}
+
+func (s *session) startHollowNodes(ctx context.Context) error {
+	e := s.o.Experiment
 	config, err := json.Marshal(s.hollowConfig())
 	if err != nil {
 		return fmt.Errorf("configure hollow nodes: %w", err)
@@ -336,7 +354,7 @@ func (s *session) startNodes(ctx context.Context) error {
 	if err := s.joinHollow(s.hollow); err != nil {
 		return err
 	}
-	n := e.Cluster.Nodes
+	n := e.Cluster.Nodes.Hollow
 	ready := make(chan hollow.Event, 1)
 	came := make(chan struct{}, 1)
 	failed := make(chan error, 1)
@@ -393,6 +411,7 @@ func (s *session) startNodes(ctx context.Context) error {
 			m.Nodes.StartDelayMedian, m.Nodes.StartDelayP99 = delay.At(0.5).Seconds(), delay.At(0.99).Seconds()
 		}
 		m.LeftOut = append(m.LeftOut, hollow.LeftOut()...)
+		m.Nodes.Fidelity = hollow.Fidelity()
 	})
 }
 
@@ -455,7 +474,7 @@ func (s *session) hollowConfig() hollow.Config {
 	c := hollow.Config{
 		Kubeconfig: s.plane.Kubeconfigs.Admin,
 		Identity:   s.identity(),
-		Nodes:      e.Cluster.Nodes,
+		Nodes:      e.Cluster.Nodes.Hollow,
 		RunID:      s.id,
 		CPU:        string(node.CPU),
 		Memory:     string(node.Memory),

@@ -7,6 +7,7 @@ import (
 
 	"github.com/kubedyno/kubedyno/cluster/lab"
 	"github.com/kubedyno/kubedyno/cluster/proc"
+	"github.com/kubedyno/kubedyno/cluster/realnode"
 	"github.com/kubedyno/kubedyno/hollow"
 	"github.com/kubedyno/kubedyno/load"
 )
@@ -20,6 +21,12 @@ var helpers = map[string]func(context.Context) error{
 	},
 	"kubedyno-hollow": func(ctx context.Context) error { return hollow.ProcessMain(ctx, os.Stdin, os.Stdout, os.Stderr) },
 	"kubedyno-load":   func(ctx context.Context) error { return load.ProcessMain(ctx, os.Stdin, os.Stdout, os.Stderr) },
+	realnode.KeeperName: func(ctx context.Context) error {
+		return say(realnode.KeeperName, realnode.KeeperMain(ctx, os.Stdin, os.Stdout, os.Stderr))
+	},
+	realnode.InsideName: func(ctx context.Context) error {
+		return say(realnode.InsideName, realnode.InsideMain(ctx, os.Stdin, os.Stdout, os.Stderr))
+	},
 	"kubedyno-enter":  func(context.Context) error { return say("kubedyno-enter", proc.EnterMain(os.Args[1:])) },
 }
 

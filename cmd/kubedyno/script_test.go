@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/kubedyno/kubedyno/cluster/realnode"
 )
 
 func TestMain(m *testing.M) {
@@ -32,8 +34,11 @@ func TestScripts(t *testing.T) {
 
 // condition knows who runs the stories: some of what is observed takes rights.
 func condition(name string) (bool, error) {
-	if name == "root" {
+	switch name {
+	case "root":
 		return os.Geteuid() == 0, nil
+	case "realnode":
+		return realnode.Check() == nil, nil
 	}
 	return false, fmt.Errorf("no condition %q", name)
 }

@@ -34,7 +34,7 @@ a phase or the recording, as a plot.
 Every series has the labels component and instance. Series of our own start with
 kubedyno_.`,
 		Example: `  kubedyno query r 'sum by (component) (rate(process_cpu_seconds_total[20s]))'
-  kubedyno query r 'sum(rate(apiserver_request_total[10s]))' --range
+  kubedyno query r 'sum(rate(apiserver_request_total[30s]))' --range
   kubedyno query r 'histogram_quantile(0.99, sum by (le) (rate(etcd_disk_wal_fsync_duration_seconds_bucket[1m])))' --at 30s -o json`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) != 2 {

@@ -106,7 +106,7 @@ func (f *runFlags) load(cmd *cobra.Command, name string) (*experiment.Experiment
 	if f.existing() {
 		e.Cluster.Existing = true
 		if !changed("nodes") {
-			e.Cluster.Nodes = 0
+			e.Cluster.Nodes.Hollow = 0
 		}
 	}
 	if err := f.observe.apply(&e.Observe); err != nil {
@@ -326,13 +326,26 @@ func summarise(env *Env, format, dir string) error {
 	}
 	for _, o := range d.Objectives {
 		if o.Assessed && !o.Met {
-			return &exitError{ExitBadNews, fmt.Errorf("objective %s is missed: %.3g %s, at most %.3g were allowed", o.Name, o.Value, o.Unit, o.Limit)}
+			return &exitError{ExitBadNews, missed(o)}
 		}
 		if !o.Assessed {
 			return &exitError{ExitBadNews, fmt.Errorf("objective %s is not assessed, and so not met: %s", o.Name, o.Reason)}
 		}
 	}
 	return nil
+}
+
+// missed says by how much an objective was.
+func missed(o record.Objective) error {
+	bound := "at most"
+	if o.Unit == "1/s" {
+		bound = "at least"
+	}
+	text := fmt.Sprintf("objective %s is missed: %.3g %s, %s %.3g was asked for", o.Name, o.Value, o.Unit, bound, o.Limit)
+	if o.Reason != "" {
+		text += " (" + o.Reason + ")"
+	}
+	return errors.New(text)
 }
 
 func textOptions(env *Env) report.Options {

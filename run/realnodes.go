@@ -1,0 +1,80 @@
+package run
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/kubedyno/kubedyno/cluster/lab"
+	"github.com/kubedyno/kubedyno/cluster/realnode"
+	"github.com/kubedyno/kubedyno/collect/process"
+	"github.com/kubedyno/kubedyno/hollow"
+	"github.com/kubedyno/kubedyno/record"
+)
+
+// startRealNodes starts n real nodes, one after another: each takes a machine's
+// attention for a moment.
+func (s *session) startRealNodes(ctx context.Context, n int) error {
+	if n == 0 {
+		return nil
+	}
+	path, err := lab.FindLab()
+	if err != nil {
+		return err
+	}
+	for i := range n {
+		began := s.o.Now()
+		node, err := realnode.Start(ctx, realnode.Config{
+			Name: fmt.Sprintf("real-%d", i), Number: i, Lab: path,
+			Images: s.o.Experiment.Images(), Labels: map[string]string{hollow.RunLabel: s.id},
+		}.For(s.plane))
+		if err != nil {
+			return err
+		}
+		s.real = append(s.real, node)
+		info := node.Info()
+		s.w.Node(record.NodeSample{Name: info.Name, CreatedMicros: began.UnixMicro(), ReadyMicros: s.o.Now().UnixMicro()})
+		if err := s.joinReal(node); err != nil {
+			return err
+		}
+		s.note("real node %s: Ready after %.1f s", info.Name, info.ReadySeconds)
+	}
+	s.w.Gap(record.Gap{Collector: "metrics", Subject: "kubelet", Reason: "the metrics, profiles and logs of real nodes are not collected"})
+	return s.w.Update(func(m *record.Meta) {
+		m.Nodes.Count += n
+		m.Nodes.Real = n
+	})
+}
+
+// joinReal makes a node's processes ones that are watched. Its keeper is ours.
+func (s *session) joinReal(node *realnode.Node) error {
+	info := node.Info()
+	for _, c := range []record.Component{
+		{Name: "kubelet", PID: info.KubeletPID, Version: s.plane.Version},
+		{Name: "containerd", PID: info.ContainerdPID},
+	} {
+		c.Instance = fmt.Sprintf("%s@%d", c.Name, c.PID)
+		s.attach(process.Component{Name: c.Name, PID: c.PID})
+		if err := s.w.Update(func(m *record.Meta) { m.Cluster.Components = append(m.Cluster.Components, c) }); err != nil {
+			return err
+		}
+	}
+	s.attach(process.Component{Name: realnode.KeeperName, PID: node.KeeperPID()})
+	return s.addHarness(record.Component{Name: realnode.KeeperName, PID: node.KeeperPID()})
+}
+
+// stopRealNodes ends them before the control plane that they belong to.
+func (s *session) stopRealNodes(ctx context.Context) error {
+	stop, cancel := context.WithTimeout(context.WithoutCancel(ctx), realStopTimeout)
+	defer cancel()
+	var errs []error
+	for _, n := range s.real {
+		errs = append(errs, n.Stop(stop))
+	}
+	s.real = nil
+	return errors.Join(errs...)
+}
+
+// realStopTimeout bounds the orderly end of real nodes.
+const realStopTimeout = 20 * time.Second
