@@ -50,7 +50,7 @@ type Cluster struct {
 	Profile Profile `yaml:"profile"`
 	// Nodes says how many there are; a plain number is that of hollow ones.
 	Nodes Nodes `yaml:"nodes"`
-	Node  Node `yaml:"node"`
+	Node  Node  `yaml:"node"`
 	// Components holds what differs from the profile, by component name.
 	Components map[string]Component `yaml:"components" rule:"keys=component"`
 

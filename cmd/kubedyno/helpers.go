@@ -27,7 +27,7 @@ var helpers = map[string]func(context.Context) error{
 	realnode.InsideName: func(ctx context.Context) error {
 		return say(realnode.InsideName, realnode.InsideMain(ctx, os.Stdin, os.Stdout, os.Stderr))
 	},
-	"kubedyno-enter":  func(context.Context) error { return say("kubedyno-enter", proc.EnterMain(os.Args[1:])) },
+	"kubedyno-enter": func(context.Context) error { return say("kubedyno-enter", proc.EnterMain(os.Args[1:])) },
 }
 
 func say(role string, err error) error {
