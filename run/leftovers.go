@@ -26,7 +26,7 @@ type Leftover struct {
 	Name    string    `json:"name"`
 	Run     string    `json:"run"`
 	Created time.Time `json:"created"`
-	Pods    int       `json:"pods"`  // in the namespace; on the node
+	Pods    int       `json:"pods"`  // in the namespace; -1 of a node: not counted
 	Going   bool      `json:"going"` // its deletion has been asked for
 }
 
@@ -47,7 +47,7 @@ func Leftovers(ctx context.Context, client kubernetes.Interface, runID string) (
 		if !madeNamespace(&n) {
 			continue
 		}
-		pods, err := countPods(ctx, client, n.Name, "")
+		pods, err := countPods(ctx, client, n.Name)
 		if err != nil {
 			return nil, err
 		}
@@ -61,7 +61,7 @@ func Leftovers(ctx context.Context, client kubernetes.Interface, runID string) (
 		if !madeNode(&n) {
 			continue
 		}
-		left = append(left, leftover("Node", &n.ObjectMeta, 0))
+		left = append(left, leftover("Node", &n.ObjectMeta, -1))
 	}
 	slices.SortFunc(left, func(a, b Leftover) int {
 		return cmp.Or(cmp.Compare(a.Run, b.Run), cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Name, b.Name))
@@ -84,8 +84,8 @@ func madeNode(n *corev1.Node) bool {
 	return slices.ContainsFunc(n.Spec.Taints, func(t corev1.Taint) bool { return t.Key == load.HollowTaint })
 }
 
-func countPods(ctx context.Context, client kubernetes.Interface, namespace, fields string) (int, error) {
-	list, err := client.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{FieldSelector: fields, Limit: 1, ResourceVersion: ""})
+func countPods(ctx context.Context, client kubernetes.Interface, namespace string) (int, error) {
+	list, err := client.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{Limit: 1})
 	if err != nil {
 		return 0, fmt.Errorf("count the pods of %s: %w", namespace, err)
 	}

@@ -43,6 +43,9 @@ generator that was stopped for 2 % of the time and late by 0.05 s, or a second s
 }
 
 func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
+	if v.HasOperations && len(v.Operations) == 0 && v.Counts.Requests > 0 {
+		return diagnose.NotAssessed("requests that ask for pods: the load has none")
+	}
 	if !v.HasOperations || len(v.Operations) == 0 {
 		return diagnose.NotAssessed("the load's own requests: the load was not ours")
 	}
