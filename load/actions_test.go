@@ -2,6 +2,7 @@ package load
 
 import (
 	"bytes"
+	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -9,6 +10,7 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -16,6 +18,7 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"pgregory.net/rapid"
 
 	"github.com/kubedyno/kubedyno/experiment"
@@ -606,4 +609,57 @@ func TestRatesAgree(t *testing.T) {
 			t.Fatalf("%v: %d operations in %v, due at %v and %v", r, n, d, due.Due(max(n-1, 0)), due.Due(n))
 		}
 	})
+}
+
+// A watch that the server ends before it has sent all objects begins again, as
+// reflectors do; one that it refuses says why.
+func TestWatchListEndedEarly(t *testing.T) {
+	refusal := metav1.Status{Status: metav1.StatusFailure, Reason: metav1.StatusReasonExpired, Message: "too old resource version", Code: http.StatusGone}
+	inProtobuf := func() []byte {
+		var envelope bytes.Buffer
+		envelope.Write(protobufMagic)
+		unknown := runtime.Unknown{TypeMeta: runtime.TypeMeta{APIVersion: "v1", Kind: "Status"}}
+		unknown.Raw, _ = refusal.Marshal()
+		raw, _ := unknown.Marshal()
+		envelope.Write(raw)
+		event, _ := (&metav1.WatchEvent{Type: "ERROR", Object: runtime.RawExtension{Raw: envelope.Bytes()}}).Marshal()
+		return append(binary.BigEndian.AppendUint32(nil, uint32(len(event))), event...)
+	}
+	inJSON := func() []byte {
+		object, _ := json.Marshal(refusal)
+		event, _ := json.Marshal(metav1.WatchEvent{Type: "ERROR", Object: runtime.RawExtension{Raw: object}})
+		return event
+	}
+	for name, c := range map[string]struct {
+		early    int // tries that the server ends
+		says     []byte
+		requests int
+		err      string
+	}{
+		"twice":            {2, nil, 3, ""},
+		"always":           {1000, nil, watchTries, "watch: the server ended it before all objects were sent"},
+		"refused":          {1, inProtobuf(), 1, "watch: Expired: too old resource version"},
+		"refused, as JSON": {1, inJSON(), 1, "watch: Expired: too old resource version"},
+	} {
+		f := newFakeAPI(t)
+		var requests atomic.Int32
+		f.server.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Content-Type", contentProtobuf+";stream=watch")
+			if int(requests.Add(1)) <= c.early {
+				_, _ = w.Write(bytes.Repeat([]byte("x"), 65_000))
+				_, _ = w.Write(c.says)
+				return
+			}
+			_, _ = w.Write(initialEventsEnd)
+			w.(http.Flusher).Flush()
+			<-r.Context().Done()
+		})
+		discover(f)
+		g := f.generator(t, nil)
+		s, ops := runPhase(t, g, phases(t, `
+- {name: look, read: {mix: [{kind: watch-list, resource: pods}], count: 1, rate: 100/s}}`)[0])
+		if int(requests.Load()) != c.requests || ops[0].Error != c.err || s.Failed != map[bool]int{true: 1}[c.err != ""] {
+			t.Errorf("%s: %d requests, want %d; error %q, want %q; %+v", name, requests.Load(), c.requests, ops[0].Error, c.err, s)
+		}
+	}
 }

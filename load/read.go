@@ -206,9 +206,26 @@ func nextPageJSON(body []byte) (string, error) {
 	}
 }
 
+// A server that cannot keep up ends a watch that has not had all its objects
+// yet, and says nothing (apiserver/pkg/storage/cacher: "Forcing watcher close
+// due to unresponsiveness"). So whoever needs all objects begins again, as
+// client-go's reflectors do.
+const watchTries = 5
+
 // watch opens a watch and holds it. Its answer is there when the server begins
-// to answer, or, of a watch that begins with all objects, when it has sent them.
+// to answer, or, of a watch that begins with all objects, when it has sent them,
+// at whichever try.
 func (c *client) watch(ctx context.Context, q call, hold time.Duration, whole bool) answer {
+	a := c.watchOnce(ctx, q, hold, whole)
+	for try := 1; errors.Is(a.err, errEndedEarly) && try < watchTries; try++ {
+		sent := a.sent
+		a = c.watchOnce(ctx, q, hold, whole)
+		a.sent = sent
+	}
+	return a
+}
+
+func (c *client) watchOnce(ctx context.Context, q call, hold time.Duration, whole bool) answer {
 	ctx, end := context.WithCancel(ctx)
 	defer end()
 	q.accept = contentProtobuf + ";stream=watch,application/json"
@@ -248,6 +265,8 @@ func (c *client) watch(ctx context.Context, q call, hold time.Duration, whole bo
 // The annotation of the bookmark that ends the initial events of a watch.
 var initialEventsEnd = []byte(metav1.InitialEventsAnnotationKey)
 
+var errEndedEarly = errors.New("the server ended it before all objects were sent")
+
 // untilBookmark reads events until all objects were sent. It looks for the mark
 // in the bytes as they come: to decode the objects would cost more than to send
 // them.
@@ -257,14 +276,55 @@ func untilBookmark(events io.Reader) error {
 	for {
 		n, err := events.Read(buf[kept:])
 		seen := buf[:kept+n]
-		switch {
-		case bytes.Contains(seen, initialEventsEnd):
+		if bytes.Contains(seen, initialEventsEnd) {
 			return nil
+		}
+		if why := watchError(seen); why != nil {
+			return why
+		}
+		switch {
 		case errors.Is(err, io.EOF):
-			return errors.New("the server ended it before all objects were sent")
+			return errEndedEarly
 		case err != nil:
 			return err
 		}
-		kept = copy(buf, seen[max(0, len(seen)-len(initialEventsEnd)+1):])
+		kept = copy(buf, seen[max(0, len(seen)-maxWatchError):])
 	}
+}
+
+// maxWatchError is how far back an event that says why a watch ended may begin.
+const maxWatchError = 4 << 10
+
+// The beginnings of an event of type ERROR, in both encodings.
+var (
+	errorProtobuf = []byte("\x0a\x05ERROR\x12")
+	errorJSON     = []byte(`{"type":"ERROR","object":`)
+)
+
+// watchError is what the server said instead of an event, where all of it is
+// there; otherwise it is nil.
+func watchError(seen []byte) error {
+	var status metav1.Status
+	if at := bytes.Index(seen, errorProtobuf); at >= 0 {
+		extension, err := message(seen[at:], 2) // WatchEvent.object
+		if err != nil {
+			return nil
+		}
+		object, err := message(extension, 1) // RawExtension.raw
+		if err != nil || !bytes.HasPrefix(object, protobufMagic) {
+			return nil
+		}
+		raw, err := message(object[len(protobufMagic):], 2) // Unknown.raw
+		if err != nil || status.Unmarshal(raw) != nil {
+			return nil
+		}
+	} else if at := bytes.Index(seen, errorJSON); at >= 0 {
+		if json.NewDecoder(bytes.NewReader(seen[at+len(errorJSON):])).Decode(&status) != nil {
+			return nil
+		}
+	}
+	if status.Message == "" {
+		return nil
+	}
+	return fmt.Errorf("%s: %s", status.Reason, status.Message)
 }
