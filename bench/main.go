@@ -1,6 +1,8 @@
 // Command bench measures kubedyno's hollow nodes beside kwok: the same control
-// plane, the same load, in turns, each on a fresh lab. It prints ratios with
-// intervals; absolute numbers belong to one machine and one day.
+// plane, the same load, in turns, each on a fresh lab. Hollow nodes are
+// measured twice: with the writes that kwok's fast stages make (least) and with
+// all that a kubelet says (kubelet). It prints ratios with intervals; absolute
+// numbers belong to one machine and one day.
 package main
 
 import (
@@ -34,13 +36,14 @@ type bench struct {
 type result struct {
 	rate        float64 // pods/s
 	millis      float64 // CPU of the node simulation, ms per pod
+	mebibytes   float64 // of the node simulation, resident at most
 	planeMillis float64 // CPU of the control plane, ms per pod
 }
 
 func main() {
-	n := flag.Int("n", 6, "pairs of runs; 6 give a 97 % interval")
-	nodes := flag.Int("nodes", 50, "simulated nodes")
-	pods := flag.Int("pods", 1500, "pods")
+	n := flag.Int("n", 6, "rounds; 6 give a 97 % interval")
+	nodes := flag.Int("nodes", 100, "simulated nodes")
+	pods := flag.Int("pods", 3000, "pods")
 	kubedyno := flag.String("kubedyno", "../bin/kubedyno", "kubedyno binary")
 	lab := flag.String("lab", "../bin/kubedyno-lab", "kubedyno-lab binary")
 	flag.Parse()
@@ -78,79 +81,87 @@ func run(ctx context.Context, n, nodes, pods int, kubedyno, lab string) (err err
 		return fmt.Errorf("find kwok's stages: %w", err)
 	}
 	b.module = strings.TrimSpace(string(module))
-	var hollow, kwok []result
+	results := map[arm][]result{}
 	for i := range n {
-		// Alternate who goes first, so that drift of the machine hits both.
-		order := []bool{true, false}
-		if i%2 == 1 {
-			order = []bool{false, true}
+		// Who goes first changes, so that drift of the machine hits all.
+		order := slices.Clone(arms)
+		for range i % len(order) {
+			order = append(order[1:], order[0])
 		}
-		for _, ours := range order {
-			name := map[bool]string{true: "kubedyno", false: "kwok"}[ours]
-			r, err := b.once(ctx, fmt.Sprintf("%02d-%s", i, name), ours)
+		for _, a := range order {
+			r, err := b.once(ctx, fmt.Sprintf("%02d-%s", i, a), a)
 			if err != nil {
-				return fmt.Errorf("repetition %d, %s: %w", i+1, name, err)
+				return fmt.Errorf("round %d, %s: %w", i+1, a, err)
 			}
-			fmt.Fprintf(os.Stderr, "%2d %-9s %6.1f pods/s, node simulation %.2f ms CPU per pod, control plane %.2f ms\n", i+1, name, r.rate, r.millis, r.planeMillis)
-			if ours {
-				hollow = append(hollow, r)
-			} else {
-				kwok = append(kwok, r)
-			}
+			fmt.Fprintf(os.Stderr, "%2d %-8s %6.1f pods/s, node simulation %.2f ms CPU per pod and %.0f MiB, control plane %.2f ms\n",
+				i+1, a, r.rate, r.millis, r.mebibytes, r.planeMillis)
+			results[a] = append(results[a], r)
 		}
 	}
-	fmt.Printf("kubedyno ÷ kwok v0.8.0 as node simulator, %d pods on %d nodes, tuned control plane, %d pairs in turns\n", pods, nodes, n)
-	for _, of := range []struct {
-		name string
-		get  func(result) float64
-	}{
-		{"pods/s", func(r result) float64 { return r.rate }},
-		{"node simulation, CPU per pod", func(r result) float64 { return r.millis }},
-		{"control plane, CPU per pod", func(r result) float64 { return r.planeMillis }},
-	} {
-		var ratios []float64
-		for i := range hollow {
-			ratios = append(ratios, of.get(hollow[i])/of.get(kwok[i]))
+	fmt.Printf("node simulators, %d pods of one Deployment on %d nodes, tuned control plane, %d rounds in turns; ratios to kwok v0.8.0 with its fast stages\n", pods, nodes, n)
+	for _, a := range []arm{least, kubelet} {
+		fmt.Printf("kubedyno, traffic %s\n", a)
+		for _, of := range []struct {
+			name string
+			get  func(result) float64
+		}{
+			{"pods/s", func(r result) float64 { return r.rate }},
+			{"node simulation, CPU per pod", func(r result) float64 { return r.millis }},
+			{"node simulation, memory", func(r result) float64 { return r.mebibytes }},
+			{"control plane, CPU per pod", func(r result) float64 { return r.planeMillis }},
+		} {
+			var ratios []float64
+			for i, r := range results[a] {
+				ratios = append(ratios, of.get(r)/of.get(results[kwok][i]))
+			}
+			slices.Sort(ratios)
+			lo, hi, level := interval(ratios)
+			fmt.Printf("  %-30s × %.2f  [%.2f, %.2f]  %.0f %% interval of the median, n=%d\n", of.name, median(ratios), lo, hi, level*100, n)
 		}
-		slices.Sort(ratios)
-		lo, hi, level := interval(ratios)
-		fmt.Printf("  %-30s × %.2f  [%.2f, %.2f]  %.0f %% interval of the median, n=%d\n", of.name, median(ratios), lo, hi, level*100, n)
 	}
 	return nil
 }
 
+// An arm is one way to simulate nodes.
+type arm string
+
+const (
+	least   arm = "least"   // hollow nodes with the writes of kwok's fast stages
+	kubelet arm = "kubelet" // hollow nodes with a kubelet's traffic
+	kwok    arm = "kwok"
+)
+
+var arms = []arm{least, kwok, kubelet}
+
 // once measures one simulator on a fresh lab.
-func (b *bench) once(ctx context.Context, name string, ours bool) (r result, err error) {
-	up := []string{"lab", "up", "--name", "bench", "--profile", "tuned"}
-	if ours {
-		up = append(up, "--nodes", fmt.Sprint(b.nodes))
-	}
-	if err := try(b.command(ctx, b.kubedyno, up...)); err != nil {
-		return r, fmt.Errorf("lab up: %w", err)
-	}
-	defer func() {
-		err = errors.Join(err, try(b.command(context.WithoutCancel(ctx), b.kubedyno, "lab", "down", "bench")))
-	}()
-	kubeconfig, err := b.kubeconfig(ctx)
+func (b *bench) once(ctx context.Context, name string, a arm) (r result, err error) {
+	dir := filepath.Join(b.work, name)
+	file, err := b.experiment(a)
 	if err != nil {
 		return r, err
 	}
+	args := []string{"run", file, "--observe", "minimal", "--out", dir}
 	process := "kubedyno-hollow"
-	if !ours {
+	if a == kwok {
 		process = b.kwok
+		if err := try(b.command(ctx, b.kubedyno, "lab", "up", "--name", "bench", "--profile", "tuned")); err != nil {
+			return r, fmt.Errorf("lab up: %w", err)
+		}
+		defer func() {
+			err = errors.Join(err, try(b.command(context.WithoutCancel(ctx), b.kubedyno, "lab", "down", "bench")))
+		}()
+		kubeconfig, err := b.kubeconfig(ctx)
+		if err != nil {
+			return r, err
+		}
 		stop, err := b.startKwok(ctx, kubeconfig)
 		if err != nil {
 			return r, err
 		}
 		defer stop()
+		args = append(args, "--kubeconfig", kubeconfig)
 	}
-	dir := filepath.Join(b.work, name)
-	file, err := b.experiment()
-	if err != nil {
-		return r, err
-	}
-	cmd := b.command(ctx, b.kubedyno, "run", file, "--kubeconfig", kubeconfig, "--out", dir)
-	if err := try(cmd); err != nil {
+	if err := try(b.command(ctx, b.kubedyno, args...)); err != nil {
 		return r, fmt.Errorf("run: %w", err)
 	}
 	out, err := b.output(ctx, b.kubedyno, "diagnose", dir, "-o", "json")
@@ -177,8 +188,9 @@ func (b *bench) once(ctx context.Context, name string, ours bool) (r result, err
 	found := false
 	for lines := bufio.NewScanner(bytes.NewReader(out)); lines.Scan(); {
 		var p struct {
-			Command    string
-			CPUSeconds float64
+			Command      string
+			CPUSeconds   float64
+			PeakRSSBytes float64
 		}
 		if err := json.Unmarshal(lines.Bytes(), &p); err != nil {
 			return r, fmt.Errorf("show processes: %w", err)
@@ -188,6 +200,7 @@ func (b *bench) once(ctx context.Context, name string, ours bool) (r result, err
 		switch program {
 		case filepath.Base(process):
 			r.millis += millis
+			r.mebibytes += p.PeakRSSBytes / (1 << 20)
 			found = true
 		case "etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler":
 			r.planeMillis += millis
@@ -199,17 +212,21 @@ func (b *bench) once(ctx context.Context, name string, ours bool) (r result, err
 	return r, os.RemoveAll(dir)
 }
 
-// experiment is the load that both meet: one Deployment, with a start delay of
-// none, since kwok's default stages have none either.
-func (b *bench) experiment() (string, error) {
-	name := filepath.Join(b.work, "bench.yaml")
+// experiment is the load that all meet: one Deployment, with a start delay of
+// none, since kwok's fast stages have none either.
+func (b *bench) experiment(a arm) (string, error) {
+	nodes := fmt.Sprintf("nodes: %d, node: {traffic: %s, startDelay: 0s}", b.nodes, a)
+	if a == kwok {
+		nodes = "nodes: 0" // they are there already
+	}
+	name := filepath.Join(b.work, string(a)+".yaml")
 	text := fmt.Sprintf(`name: bench
-cluster: {profile: tuned, nodes: %d}
+cluster: {profile: tuned, %s}
 phases:
   - {name: warm-up, kind: warm-up, create: {kind: Deployment, count: 1, replicas: 20, pod: {cpu: 10m, memory: 16Mi}, wait: running}}
   - {name: idle, settle: 3s}
   - {name: load, kind: steady, create: {kind: Deployment, count: 1, replicas: %d, pod: {cpu: 10m, memory: 16Mi}, wait: {for: running, timeout: 10m, stall: 1m}}}
-`, b.nodes, b.pods)
+`, nodes, b.pods)
 	return name, os.WriteFile(name, []byte(text), 0o644)
 }
 

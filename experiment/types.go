@@ -82,12 +82,24 @@ const (
 
 func (Identity) values() []string { return []string{string(IdentityOwn), string(IdentityPooled)} }
 
+// Traffic says how much hollow nodes say.
+type Traffic string
+
+// The traffic of hollow nodes.
+const (
+	TrafficKubelet Traffic = "kubelet" // what a kubelet says
+	TrafficLeast   Traffic = "least"   // one patch for a pod to run, one DELETE for it to go: cheaper, and said with the result
+)
+
+func (Traffic) values() []string { return []string{string(TrafficKubelet), string(TrafficLeast)} }
+
 // Node is the shape and behaviour of each hollow node.
 type Node struct {
 	CPU      Quantity          `yaml:"cpu" rule:"cpu,positive"`
 	Memory   Quantity          `yaml:"memory" rule:"memory,positive"`
 	Pods     int               `yaml:"pods" rule:"min=1,max=100000"`
 	Identity Identity          `yaml:"identity"`
+	Traffic  Traffic           `yaml:"traffic"`
 	Labels   map[string]string `yaml:"labels" rule:"labels"`
 	// StartDelay is from a pod seen by its node to its containers running.
 	StartDelay Distribution `yaml:"startDelay"`

@@ -18,7 +18,8 @@ const (
 	defaultNodePods   = 110
 	// A warmed real node starts a pause pod in about this time.
 	defaultStartMedian = 300 * time.Millisecond
-	defaultStopMedian  = 200 * time.Millisecond
+	defaultStopMedian  = 100 * time.Millisecond
+	defaultStopP99     = 400 * time.Millisecond
 	defaultDelayP99    = time.Second
 	// DefaultImage is what pods run; hollow nodes only report it.
 	DefaultImage = "registry.k8s.io/pause:3.10"
@@ -44,9 +45,9 @@ func (e *Experiment) setDefaults() {
 	e.Seed = defaultSeed
 	e.Cluster.Profile = ProfileStock
 	e.Cluster.Node = Node{
-		CPU: defaultNodeCPU, Memory: defaultNodeMemory, Pods: defaultNodePods, Identity: IdentityOwn,
+		CPU: defaultNodeCPU, Memory: defaultNodeMemory, Pods: defaultNodePods, Identity: IdentityOwn, Traffic: TrafficKubelet,
 		StartDelay: Distribution{Kind: LogNormal, Median: defaultStartMedian, P99: defaultDelayP99},
-		StopDelay:  Distribution{Kind: LogNormal, Median: defaultStopMedian, P99: defaultDelayP99},
+		StopDelay:  Distribution{Kind: LogNormal, Median: defaultStopMedian, P99: defaultStopP99},
 	}
 	e.Observe.Level, e.Observe.Profile = LevelDefault, true
 }
@@ -281,6 +282,9 @@ func (e *Experiment) problems() Problems {
 	c.components()
 	if e.Cluster.Existing && e.Cluster.Nodes.Real > 0 {
 		c.problems = append(c.problems, c.src.problem("cluster.nodes.real", "a real node needs a lab, which signs its certificate: leave it out, or run without --kubeconfig"))
+	}
+	if n := e.Cluster.Node; n.Traffic == TrafficLeast && n.Identity == IdentityOwn && c.src.present("cluster.node.identity") {
+		c.problems = append(c.problems, c.src.problem("cluster.node.identity", "least traffic has one watch for the pods of all nodes, which no node's own identity may open: leave identity out, or say pooled"))
 	}
 	c.apps()
 	c.distribution("cluster.node.startDelay", e.Cluster.Node.StartDelay)

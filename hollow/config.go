@@ -28,6 +28,21 @@ const (
 	Pooled Identity = "pooled"
 )
 
+// Traffic says how much the nodes say.
+type Traffic string
+
+const (
+	// Kubelet is what a kubelet says, in its order.
+	Kubelet Traffic = "kubelet"
+	// Least is what it takes for pods to run and to go: one patch and one
+	// DELETE for each, one watch on all pods and one on all nodes, besides
+	// registration and leases.
+	Least Traffic = "least"
+)
+
+// Traffics lists them.
+func Traffics() []string { return []string{string(Kubelet), string(Least)} }
+
 // Config is the first line of kubedyno-hollow's stdin. The zero value of every
 // optional field means its default.
 type Config struct {
@@ -36,6 +51,7 @@ type Config struct {
 	CAFile     string    `json:"caFile,omitempty"`     // overrides the kubeconfig's
 	NodeCA     *KeyPair  `json:"nodeCA,omitempty"`     // signs the nodes' client certificates
 	Identity   Identity  `json:"identity,omitempty"`   // own with a NodeCA, otherwise impersonated
+	Traffic    Traffic   `json:"traffic,omitempty"`    // default kubelet; least needs identity pooled, its default
 	NamePrefix string    `json:"namePrefix,omitempty"` // node names are prefix + number
 	First      int       `json:"first,omitempty"`      // number of the first node
 	Nodes      int       `json:"nodes"`
@@ -47,9 +63,10 @@ type Config struct {
 	Taints     []Taint   `json:"taints,omitempty"`
 	Seed       int64     `json:"seed,omitempty"`
 	StartDelay Delay     `json:"startDelay,omitzero"`
+	StopDelay  Delay     `json:"stopDelay,omitzero"`
 	Lease      int       `json:"leaseSeconds,omitempty"`  // duration; renewed every quarter of it
 	Status     int       `json:"statusSeconds,omitempty"` // between node status reports without a change
-	Events     *bool     `json:"events,omitempty"`        // default true
+	Events     *bool     `json:"events,omitempty"`        // default true; with least traffic false, as the next two
 	Volumes    *bool     `json:"volumes,omitempty"`       // tokens, watches on ConfigMaps and Secrets; default true
 	Informers  *bool     `json:"informers,omitempty"`     // watches on Services, RuntimeClasses, CSIDrivers; default true
 	Cleanup    bool      `json:"cleanup,omitempty"`       // delete our nodes and leases at the end
@@ -93,6 +110,9 @@ const (
 // defaultStartDelay is a pod whose image is present, on a disk that is not busy.
 var defaultStartDelay = Delay{Distribution: "lognormal", Median: 0.3, P99: 1.0}
 
+// defaultStopDelay is a process that ends at once when told to, and CRI's answer.
+var defaultStopDelay = Delay{Distribution: "lognormal", Median: 0.1, P99: 0.4}
+
 // ParseConfig decodes strictly, fills in defaults and checks.
 func ParseConfig(line []byte) (Config, error) {
 	var c Config
@@ -109,10 +129,17 @@ func ParseConfig(line []byte) (Config, error) {
 }
 
 func (c *Config) setDefaults() {
+	if c.Traffic == "" {
+		c.Traffic = Kubelet
+	}
 	if c.Identity == "" {
-		c.Identity = Impersonated
-		if c.NodeCA != nil {
+		switch {
+		case c.Traffic == Least:
+			c.Identity = Pooled
+		case c.NodeCA != nil:
 			c.Identity = Own
+		default:
+			c.Identity = Impersonated
 		}
 	}
 	if c.NamePrefix == "" {
@@ -136,9 +163,12 @@ func (c *Config) setDefaults() {
 	if c.StartDelay.Distribution == "" && c.StartDelay.Median == 0 {
 		c.StartDelay = defaultStartDelay
 	}
+	if c.StopDelay.Distribution == "" && c.StopDelay.Median == 0 {
+		c.StopDelay = defaultStopDelay
+	}
 	for _, part := range []**bool{&c.Events, &c.Volumes, &c.Informers} {
 		if *part == nil {
-			on := true
+			on := c.Traffic == Kubelet
 			*part = &on
 		}
 	}
@@ -172,6 +202,15 @@ func (c *Config) check() error {
 	default:
 		return fmt.Errorf("identity %q: want own, impersonated or pooled", c.Identity)
 	}
+	switch c.Traffic {
+	case Kubelet:
+	case Least:
+		if c.Identity != Pooled {
+			return fmt.Errorf("traffic %q needs identity %q: no node may watch the pods of all", Least, Pooled)
+		}
+	default:
+		return fmt.Errorf("traffic %q: want %s or %s", c.Traffic, Kubelet, Least)
+	}
 	last := fmt.Sprintf("%s%d", c.NamePrefix, c.First+c.Nodes-1)
 	if bad := validation.IsDNS1123Subdomain(last); len(bad) > 0 {
 		return fmt.Errorf("namePrefix %q: %s", c.NamePrefix, strings.Join(bad, "; "))
@@ -189,30 +228,30 @@ func (c *Config) check() error {
 			return fmt.Errorf("%s %q is not a positive quantity", name, v)
 		}
 	}
-	return c.StartDelay.check()
+	return errors.Join(c.StartDelay.check("startDelay"), c.StopDelay.check("stopDelay"))
 }
 
-func (d Delay) check() error {
+func (d Delay) check(name string) error {
 	switch d.Distribution {
 	case "none":
 		return nil
 	case "constant":
 		if d.Median < 0 || math.IsNaN(d.Median) {
-			return fmt.Errorf("startDelay: medianSeconds is %v", d.Median)
+			return fmt.Errorf("%s: medianSeconds is %v", name, d.Median)
 		}
 		return nil
 	case "uniform":
 		if !(d.Min >= 0) || !(d.Max >= d.Min) || math.IsInf(d.Max, 0) {
-			return fmt.Errorf("startDelay: uniform needs 0 ≤ minSeconds ≤ maxSeconds, not %v and %v", d.Min, d.Max)
+			return fmt.Errorf("%s: uniform needs 0 ≤ minSeconds ≤ maxSeconds, not %v and %v", name, d.Min, d.Max)
 		}
 		return nil
 	case "lognormal":
 		if !(d.Median > 0) || !(d.P99 >= d.Median) || math.IsInf(d.P99, 0) {
-			return fmt.Errorf("startDelay: lognormal needs 0 < medianSeconds ≤ p99Seconds, not %v and %v", d.Median, d.P99)
+			return fmt.Errorf("%s: lognormal needs 0 < medianSeconds ≤ p99Seconds, not %v and %v", name, d.Median, d.P99)
 		}
 		return nil
 	}
-	return fmt.Errorf("startDelay: distribution %q: want lognormal, uniform, constant or none", d.Distribution)
+	return fmt.Errorf("%s: distribution %q: want lognormal, uniform, constant or none", name, d.Distribution)
 }
 
 func (c *Config) leaseInterval() time.Duration {

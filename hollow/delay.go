@@ -28,11 +28,8 @@ const (
 // refused, as a kubelet's rarely is.
 var admitDelay = Delay{Distribution: "lognormal", Median: 0.010, P99: 0.040}
 
-// After a pod's containers were told to stop. Not settings: a workload's own
-// shutdown time is not modelled, this is the kubelet's and runtime's part.
+// Not settings: the kubelet's and the runtime's part.
 var (
-	// stopDelay: SIGTERM to a process that ends at once, and CRI's answer.
-	stopDelay = Delay{Distribution: "lognormal", Median: 0.1, P99: 0.4}
 	// completeDelay: from the status that says the containers have ended to the
 	// one that says the pod has, a worker's round later.
 	completeDelay = Delay{Distribution: "lognormal", Median: 1.1, P99: 1.6}

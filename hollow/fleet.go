@@ -22,6 +22,7 @@ type Fleet struct {
 	ids     *identities
 	version string // of the server: what the nodes claim to be
 	nodes   []*node
+	byName  map[string]*node
 	timers  *timers
 
 	ctx     context.Context // of all that runs, set by Run
@@ -139,6 +140,10 @@ func (f *Fleet) register(ctx context.Context) error {
 	if err := f.greet(ctx); err != nil {
 		return err
 	}
+	if f.conf.Traffic == Least {
+		f.start(f.followNodes)
+		f.start(f.followPods)
+	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	var workers sync.WaitGroup
@@ -175,7 +180,10 @@ func (f *Fleet) greet(ctx context.Context) error {
 			return err
 		}
 	}
-	f.nodes = nodes
+	f.nodes, f.byName = nodes, make(map[string]*node, len(nodes))
+	for _, n := range nodes {
+		f.byName[n.name] = n
+	}
 	// Long enough for a server that is just starting, short enough for a
 	// wrong address to be reported.
 	const patience = 10 * time.Second

@@ -195,27 +195,60 @@ func TestAgainstRealControlPlane(t *testing.T) {
 }
 
 // TestPooledAndImpersonated covers the identities of clusters whose authority
-// we do not have.
+// we do not have, and the traffic that needs one of them.
 func TestPooledAndImpersonated(t *testing.T) {
 	cp, _, client := startLab(t, "tuned")
-	for _, identity := range []Identity{Impersonated, Pooled} {
+	life := func(t *testing.T, change func(*Config)) map[string]float64 {
 		conf := labConfig(cp, 5)
 		conf.NodeCA, conf.Server, conf.CAFile = nil, "", ""
-		conf.Identity = identity
+		change(&conf)
 		p := startProcess(t, conf)
+		url := p.await("listening").MetricsURL
 		p.await("ready")
-		eventually(t, "pod can be created", func() bool {
-			_, err := client.CoreV1().Pods("default").Create(t.Context(), pausePod(string(identity)), metav1.CreateOptions{})
-			return err == nil
-		})
-		eventually(t, string(identity)+": pod runs", func() bool { return runningPods(t, client) == 1 })
-		if err := client.CoreV1().Pods("default").Delete(t.Context(), string(identity), metav1.DeleteOptions{}); err != nil {
+		const pods = 10
+		for i := range pods {
+			eventually(t, "pod can be created", func() bool {
+				_, err := client.CoreV1().Pods("default").Create(t.Context(), pausePod(fmt.Sprintf("p-%d", i)), metav1.CreateOptions{})
+				return err == nil
+			})
+		}
+		eventually(t, "pods run", func() bool { return runningPods(t, client) == pods })
+		if err := client.CoreV1().Pods("default").DeleteCollection(t.Context(), metav1.DeleteOptions{}, metav1.ListOptions{}); err != nil {
 			t.Fatal(err)
 		}
-		eventually(t, string(identity)+": pod is gone", func() bool {
+		eventually(t, "pods are gone", func() bool {
 			list, err := client.CoreV1().Pods("default").List(t.Context(), metav1.ListOptions{})
 			return err == nil && len(list.Items) == 0
 		})
+		eventually(t, "the nodes know", func() bool { return scrape(t, url)["kubedyno_hollow_pods"] == 0 })
+		m := scrape(t, url)
 		p.stop(5 * time.Second)
+		return m
 	}
+	for _, identity := range []Identity{Impersonated, Pooled} {
+		t.Run(string(identity), func(t *testing.T) {
+			life(t, func(c *Config) { c.Identity = identity })
+		})
+	}
+	t.Run("least traffic", func(t *testing.T) {
+		m := life(t, func(c *Config) { c.Traffic = Least })
+		count := func(resource, verb string) float64 {
+			return m[fmt.Sprintf("kubedyno_hollow_request_duration_seconds_count{resource=%q,verb=%q}", resource, verb)]
+		}
+		if n := count("pods/status", "patch"); n != 10 {
+			t.Errorf("%v status patches for 10 pods, want one each", n)
+		}
+		if n := count("pods", "delete"); n != 10 {
+			t.Errorf("%v DELETEs for 10 pods, want one each", n)
+		}
+		if n := count("pods", "get") + count("events", "create") + count("serviceaccounts/token", "create") + count("csinodes", "create"); n != 0 {
+			t.Errorf("%v requests that least traffic leaves out", n)
+		}
+		if n := count("leases", "create"); n != 5 {
+			t.Errorf("%v leases made for 5 nodes", n)
+		}
+		if n := m[`kubedyno_hollow_watch_relists_total{resource="pods"}`]; n != 1 {
+			t.Errorf("%v watches of pods began, want 1", n)
+		}
+	})
 }

@@ -212,7 +212,10 @@ func (n *node) register(ctx context.Context) error {
 		return err
 	}
 	n.fleet.counted("registered")
-	n.fleet.start(n.watchNode)
+	least := n.fleet.conf.Traffic == Least
+	if !least {
+		n.fleet.start(n.watchNode)
+	}
 	n.fleet.start(n.renewLease)
 	if err := retry(ctx, func() error { return n.report(ctx, true) }); err != nil {
 		return fmt.Errorf("node %s: ready status: %w", n.name, err)
@@ -223,7 +226,9 @@ func (n *node) register(ctx context.Context) error {
 	n.mu.Unlock()
 	n.fleet.counted("ready")
 	n.fleet.settled(n)
-	n.fleet.start(n.watchPods)
+	if !least {
+		n.fleet.start(n.watchPods)
+	}
 	if *n.fleet.conf.Informers {
 		n.inform()
 	}
@@ -397,6 +402,27 @@ func (n *node) watchNode(ctx context.Context) {
 				return
 			}
 			n.seen(&o)
+		},
+	})
+}
+
+// followNodes watches all nodes at once, for least traffic, until each of the
+// fleet was seen to take pods.
+func (f *Fleet) followNodes(ctx context.Context) {
+	f.nodes[0].follow(ctx, watched{
+		resource: "nodes", path: "/api/v1/nodes",
+		event: func(kind string, h header, raw []byte) {
+			n := f.byName[string(h.name)]
+			if n == nil || kind == "DELETED" {
+				return
+			}
+			n.mu.Lock()
+			known := !n.schedulableAt.IsZero()
+			n.mu.Unlock()
+			var o v1.Node
+			if !known && o.Unmarshal(raw) == nil {
+				n.seen(&o)
+			}
 		},
 	})
 }

@@ -70,6 +70,24 @@ func (n *node) watchPods(ctx context.Context) {
 	})
 }
 
+// followPods watches the pods of all nodes of the fleet at once, for least
+// traffic.
+func (f *Fleet) followPods(ctx context.Context) {
+	f.nodes[0].follow(ctx, watched{
+		resource: "pods", path: "/api/v1/pods", selector: "spec.nodeName!=", isPod: true,
+		event: func(kind string, h header, raw []byte) {
+			if n := f.byName[string(podNode(raw))]; n != nil {
+				n.podEvent(kind, h, raw)
+			}
+		},
+		replace: func(uids map[string]bool) {
+			for _, n := range f.nodes {
+				n.keepOnly(uids)
+			}
+		},
+	})
+}
+
 // podEvent takes in one watch event. h and raw are valid during the call.
 func (n *node) podEvent(kind string, h header, raw []byte) {
 	now := time.Now()
@@ -140,17 +158,22 @@ func (n *node) receive(now time.Time, h header, raw []byte) *pod {
 		n.emit(p.event(now, v1.EventTypeWarning, "OutOfpods", reason, ""))
 		n.enqueue(p)
 	default:
+		least := n.fleet.conf.Traffic == Least
 		n.count(p)
 		if p.ip = n.hostIP; !p.shape.hostNetwork {
 			p.ip = n.podIP()
 		}
 		p.is = p.is.pending(p.shape, p.generation, now.Unix(), n.hostIP)
-		n.after(p, now, admitDelay, drawAdmit, admitDue)
+		if !least {
+			n.after(p, now, admitDelay, drawAdmit, admitDue)
+		}
 		// Measured on a real node: the sandbox takes three fifths of the way.
 		delay := n.fleet.conf.StartDelay.of(n.fleet.conf.Seed, p.uid, drawStart)
 		first := now.Add(delay)
 		p.gap, p.due = delay*2/5, first
-		n.fleet.timers.add(timer{at: first.Add(-p.gap), what: sandboxDue, node: n, pod: p})
+		if !least {
+			n.fleet.timers.add(timer{at: first.Add(-p.gap), what: sandboxDue, node: n, pod: p})
+		}
 		what := startDue
 		if len(p.shape.inits) > 0 {
 			what = initDue
@@ -192,6 +215,11 @@ func (n *node) terminate(p *pod, now time.Time) {
 		n.after(p, now, cleanupDelay, drawCleanup, cleanupDue)
 		return
 	}
+	if n.fleet.conf.Traffic == Least {
+		p.stage = finished
+		n.enqueue(p)
+		return
+	}
 	if p.is.containers == running {
 		for _, i := range p.shape.order {
 			name := p.shape.containers[i].name
@@ -200,7 +228,7 @@ func (n *node) terminate(p *pod, now time.Time) {
 	}
 	p.stage, p.is = terminating, p.is.observe(p.generation)
 	n.enqueue(p)
-	n.after(p, now, stopDelay, drawStop, stopDue)
+	n.after(p, now, n.fleet.conf.StopDelay, drawStop, stopDue)
 }
 
 // after plans a pod's next stage.
@@ -496,6 +524,19 @@ type podSync struct {
 // difference, and delete it when it has ended and was to be deleted.
 func (s *podSync) run(ctx context.Context) error {
 	path := "/api/v1/namespaces/" + s.pod.namespace + "/pods/" + s.pod.name
+	if s.n.fleet.conf.Traffic == Least {
+		if s.stage == finished {
+			return s.delete(ctx, path)
+		}
+		err := s.patch(ctx, path)
+		if isCode(err, http.StatusNotFound) {
+			return errGone
+		}
+		if !isCode(err, http.StatusConflict) {
+			return err
+		}
+		// Another pod of that name, or writers in our way: a look tells.
+	}
 	answer, err := s.do(ctx, getPod, path, noBody, nil)
 	if err != nil {
 		if isCode(err, http.StatusNotFound) {

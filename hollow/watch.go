@@ -12,7 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// A watched is what a node follows: one collection, selected by a field.
+// A watched is what is followed: one collection, selected by a field.
 type watched struct {
 	resource, path, selector string
 	isPod                    bool
@@ -30,12 +30,15 @@ const (
 	watchIsHealthy    = 30 * time.Second
 )
 
+// follow keeps a watch of the node's open until ctx ends.
+func (n *node) follow(ctx context.Context, w watched) { n.client.follow(ctx, w) }
+
 // follow keeps a watch open until ctx ends, and begins again with the whole
 // state when the server cannot continue where it stopped.
-func (n *node) follow(ctx context.Context, w watched) {
-	m := n.fleet.metrics
+func (c *client) follow(ctx context.Context, w watched) {
+	m := c.metrics
 	events := m.watchEvents.WithLabelValues(w.resource)
-	s := stream{n: n, w: w, count: events.Inc}
+	s := stream{c: c, w: w, count: events.Inc}
 	fails := 0
 	for first := true; ctx.Err() == nil; first = false {
 		if !first {
@@ -65,7 +68,7 @@ func (n *node) follow(ctx context.Context, w watched) {
 
 // A stream is a watch across its reconnections.
 type stream struct {
-	n               *node
+	c               *client
 	w               watched
 	version         string // continue after it; "" is from the beginning
 	noInitialEvents bool
@@ -84,7 +87,7 @@ func (s *stream) once(ctx context.Context) error {
 	}
 	var initial map[string]bool
 	if s.version == "" {
-		s.n.fleet.metrics.relists.WithLabelValues(s.w.resource).Inc()
+		s.c.metrics.relists.WithLabelValues(s.w.resource).Inc()
 		if s.noInitialEvents {
 			if err := s.list(ctx); err != nil {
 				return err
@@ -98,7 +101,7 @@ func (s *stream) once(ctx context.Context) error {
 	if s.version != "" {
 		q.Set("resourceVersion", s.version)
 	}
-	return s.n.client.watch(ctx, s.w.path, q.Encode(), func(frame []byte) error {
+	return s.c.watch(ctx, s.w.path, q.Encode(), func(frame []byte) error {
 		kind, raw, err := watchEvent(frame)
 		if err != nil {
 			return err
@@ -144,7 +147,7 @@ func (s *stream) list(ctx context.Context) error {
 	if s.w.selector != "" {
 		q.Set("fieldSelector", s.w.selector)
 	}
-	answer, err := s.n.client.doQuery(ctx, listRequest, s.w.path, q.Encode(), noBody, nil)
+	answer, err := s.c.doQuery(ctx, listRequest, s.w.path, q.Encode(), noBody, nil)
 	if err != nil {
 		return err
 	}

@@ -186,6 +186,27 @@ func (h *header) meta(b []byte) error {
 	return nil
 }
 
+// podNode is the node of a marshalled pod.
+func podNode(b []byte) []byte {
+	for _, number := range []int{2, 10} { // spec, nodeName
+		var f field
+		var err error
+		for rest := b; ; {
+			if len(rest) == 0 {
+				return nil
+			}
+			if f, rest, err = next(rest); err != nil {
+				return nil
+			}
+			if f.num == number {
+				break
+			}
+		}
+		b = f.b
+	}
+	return b
+}
+
 func (h *header) podStatus(b []byte) error {
 	for len(b) > 0 {
 		f, rest, err := next(b)

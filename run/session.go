@@ -411,7 +411,7 @@ func (s *session) startHollowNodes(ctx context.Context) error {
 			m.Nodes.StartDelayMedian, m.Nodes.StartDelayP99 = delay.At(0.5).Seconds(), delay.At(0.99).Seconds()
 		}
 		m.LeftOut = append(m.LeftOut, hollow.LeftOut()...)
-		m.Nodes.Fidelity = hollow.Fidelity()
+		m.Nodes.Fidelity = hollow.Fidelity(s.hollowConfig().Traffic)
 	})
 }
 
@@ -460,7 +460,7 @@ func (e *noNodesError) Error() string {
 
 func (s *session) identity() hollow.Identity {
 	switch {
-	case s.o.Experiment.Cluster.Node.Identity == experiment.IdentityPooled:
+	case s.o.Experiment.Cluster.Node.Identity == experiment.IdentityPooled || s.o.Experiment.Cluster.Node.Traffic == experiment.TrafficLeast:
 		return hollow.Pooled
 	case s.plane.NodeCA.CertFile == "":
 		return hollow.Impersonated
@@ -482,6 +482,8 @@ func (s *session) hollowConfig() hollow.Config {
 		Labels:     node.Labels,
 		Seed:       e.Seed,
 		StartDelay: hollowDelay(node.StartDelay),
+		StopDelay:  hollowDelay(node.StopDelay),
+		Traffic:    hollow.Traffic(node.Traffic),
 		Pprof:      true,
 	}
 	if c.Identity == hollow.Own {

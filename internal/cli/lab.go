@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"slices"
 	"strconv"
 	"strings"
 	"text/tabwriter"
@@ -15,8 +16,9 @@ import (
 
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
 
 	"github.com/kubedyno/kubedyno/cluster/lab"
 	"github.com/kubedyno/kubedyno/experiment"
@@ -63,7 +65,7 @@ func nameArg(args []string) string {
 }
 
 func newLabUpCommand(env *Env) *cobra.Command {
-	var name, profile string
+	var name, profile, traffic string
 	var nodes int
 	var sets []string
 	cmd := &cobra.Command{
@@ -84,6 +86,9 @@ func newLabUpCommand(env *Env) *cobra.Command {
 			if name == "" {
 				return Misusef("--name is empty")
 			}
+			if !slices.Contains(hollow.Traffics(), traffic) {
+				return Misusef("--traffic %s: want %s", traffic, strings.Join(hollow.Traffics(), " or "))
+			}
 			state, err := lab.Up(cmd.Context(), lab.Config{
 				Name: name, Profile: profile, Overrides: overrides, Log: env.Log,
 				OnEvent: func(ev lab.Event) {
@@ -96,7 +101,7 @@ func newLabUpCommand(env *Env) *cobra.Command {
 				return labError(err)
 			}
 			if nodes > 0 {
-				if err := addNodes(cmd.Context(), env, state, nodes); err != nil {
+				if err := addNodes(cmd.Context(), env, state, nodes, hollow.Traffic(traffic)); err != nil {
 					// Half a lab is not what was asked for. Ctrl-C must not
 					// leave it either.
 					stop, cancel := context.WithTimeout(context.WithoutCancel(cmd.Context()), 30*time.Second)
@@ -119,7 +124,9 @@ func newLabUpCommand(env *Env) *cobra.Command {
 	fs.StringVar(&name, "name", "lab", "name of the lab")
 	fs.StringVar(&profile, "profile", lab.DefaultProfile, "component flags to start from: "+strings.Join(lab.Profiles(), " or "))
 	fs.IntVar(&nodes, "nodes", 0, "number of hollow nodes")
+	fs.StringVar(&traffic, "traffic", string(hollow.Kubelet), "what hollow nodes say: "+strings.Join(hollow.Traffics(), " or "))
 	fs.StringArrayVar(&sets, "set", nil, "change a component, PATH=VALUE: <component>.args.<flag>, .env.<NAME>, .binary, .cpu")
+	_ = cmd.RegisterFlagCompletionFunc("traffic", cobra.FixedCompletions(hollow.Traffics(), cobra.ShellCompDirectiveNoFileComp))
 	_ = cmd.RegisterFlagCompletionFunc("profile", cobra.FixedCompletions(lab.Profiles(), cobra.ShellCompDirectiveNoFileComp))
 	return cmd
 }
@@ -143,9 +150,10 @@ func labOverrides(sets []string) (map[string]lab.Override, error) {
 func nodesTimeout(n int) time.Duration { return time.Minute + time.Duration(n)*100*time.Millisecond }
 
 // addNodes starts hollow nodes in a lab and waits until they are ready.
-func addNodes(ctx context.Context, env *Env, state *lab.State, n int) error {
+func addNodes(ctx context.Context, env *Env, state *lab.State, n int, traffic hollow.Traffic) error {
 	cp := state.ControlPlane
 	config, err := json.Marshal(hollow.Config{
+		Traffic:    traffic,
 		Kubeconfig: cp.Kubeconfigs.Admin,
 		Server:     cp.Server,
 		CAFile:     cp.CA,
@@ -169,40 +177,61 @@ func addNodes(ctx context.Context, env *Env, state *lab.State, n int) error {
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, nodesTimeout(n), fmt.Errorf("not all ready after %v", nodesTimeout(n)))
 	defer cancel()
-	begin, ready := time.Now(), 0
+	ctx, fail := context.WithCancelCause(ctx)
+	defer fail(nil)
+	go func() {
+		fail(diedHollow(ctx, state.Name))
+	}()
+	begin := time.Now()
+	ready := map[string]bool{}
+	allReady := errors.New("all are ready")
+	look := func(o any) {
+		if node, ok := o.(*corev1.Node); ok && isReady(node) {
+			if ready[node.Name] = true; len(ready) >= n {
+				fail(allReady)
+			}
+		}
+	}
+	// A watch, as thousands of nodes listed again and again would slow down
+	// what is waited for.
+	_, nodes := cache.NewInformerWithOptions(cache.InformerOptions{
+		ListerWatcher: cache.NewListWatchFromClient(client.CoreV1().RESTClient(), "nodes", "", fields.Everything()),
+		ObjectType:    &corev1.Node{},
+		Handler:       cache.ResourceEventHandlerFuncs{AddFunc: look, UpdateFunc: func(_, o any) { look(o) }},
+	})
+	nodes.RunWithContext(ctx)
+	if err := context.Cause(ctx); !errors.Is(err, allReady) {
+		return fmt.Errorf("hollow nodes: %d of %d are ready: %w", len(ready), n, err)
+	}
+	fmt.Fprintf(env.Stderr, "%d nodes ready after %.1f s\n", n, time.Since(begin).Seconds())
+	return nil
+}
+
+// diedHollow waits until the lab's hollow nodes end by themselves, and says
+// why; nil once ctx has ended.
+func diedHollow(ctx context.Context, name string) error {
 	for {
-		list, err := client.CoreV1().Nodes().List(ctx, metav1.ListOptions{ResourceVersion: "0"})
-		if err == nil {
-			if ready = readyNodes(list.Items); ready >= n {
-				fmt.Fprintf(env.Stderr, "%d nodes ready after %.1f s\n", ready, time.Since(begin).Seconds())
-				return nil
-			}
-		}
-		// They may die of what they were told; the lab then knows why.
-		if now, err := lab.Open("", state.Name); err == nil {
-			for _, p := range now.Processes {
-				if p.Name == lab.Hollow && p.Error != "" {
-					return fmt.Errorf("hollow nodes ended (%s): %s", p.Error, strings.Join(p.Log, "; "))
-				}
-			}
-		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("hollow nodes: %d of %d are ready: %w", ready, n, context.Cause(ctx))
-		case <-time.After(200 * time.Millisecond):
+			return nil
+		case <-time.After(time.Second):
+		}
+		now, err := lab.Open("", name)
+		if err != nil {
+			continue
+		}
+		for _, p := range now.Processes {
+			if p.Name == lab.Hollow && p.Error != "" {
+				return fmt.Errorf("hollow nodes ended (%s): %s", p.Error, strings.Join(p.Log, "; "))
+			}
 		}
 	}
 }
 
-func readyNodes(nodes []corev1.Node) (n int) {
-	for _, node := range nodes {
-		for _, c := range node.Status.Conditions {
-			if c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue {
-				n++
-			}
-		}
-	}
-	return n
+func isReady(node *corev1.Node) bool {
+	return slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool {
+		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
+	})
 }
 
 func newLabDownCommand(env *Env) *cobra.Command {
