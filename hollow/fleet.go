@@ -28,14 +28,17 @@ type Fleet struct {
 	ctx     context.Context // of all that runs, set by Run
 	mu      sync.Mutex      // guards what follows
 	closed  bool
-	running sync.WaitGroup
+	running sync.WaitGroup // what was started
+	workers sync.WaitGroup // the goroutines that run it
+	idle    chan func(context.Context)
+	resting chan struct{} // a token for each goroutine that may wait at idle
 	counts  struct{ registered, ready, schedulable, settled int }
 	changed bool // counts, since the last progress event
 }
 
 // NewFleet prepares a fleet. emit receives its events one at a time.
 func NewFleet(conf Config, emit func(Event)) (*Fleet, error) {
-	f := &Fleet{conf: conf, metrics: newMetrics()}
+	f := &Fleet{conf: conf, metrics: newMetrics(), idle: make(chan func(context.Context)), resting: make(chan struct{}, maxResting)}
 	var one sync.Mutex
 	f.emit = func(e Event) {
 		one.Lock()
@@ -90,13 +93,14 @@ func (f *Fleet) stop(cancel func()) error {
 	f.closed = true
 	f.mu.Unlock()
 	f.running.Wait()
+	f.workers.Wait()
 	var err error
 	if f.conf.Cleanup {
 		err = f.cleanup()
 	}
 	for _, n := range f.nodes {
 		if n.transport != nil {
-			n.transport.CloseIdleConnections()
+			n.transport.Close()
 		}
 	}
 	f.ids.close()
@@ -112,11 +116,36 @@ func (f *Fleet) start(fn func(ctx context.Context)) bool {
 		return false
 	}
 	f.running.Add(1)
-	go func() {
-		defer f.running.Done()
-		fn(f.ctx)
-	}()
+	select {
+	case f.idle <- fn:
+	default:
+		f.workers.Go(func() { f.work(fn) })
+	}
 	return true
+}
+
+// maxResting is how many goroutines wait for more to do. A new one would first
+// have to grow its stack, copying it each time, until TLS fits: a tenth of what
+// a lease renewal costs.
+const maxResting = 64
+
+// work runs fn, and then what else there is.
+func (f *Fleet) work(fn func(context.Context)) {
+	for {
+		fn(f.ctx)
+		f.running.Done()
+		select {
+		case f.resting <- struct{}{}:
+		default:
+			return // enough do
+		}
+		select {
+		case fn = <-f.idle:
+			<-f.resting
+		case <-f.ctx.Done():
+			return
+		}
+	}
 }
 
 // fire is called by the timers, on their goroutine, and must not wait.

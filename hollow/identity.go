@@ -11,7 +11,6 @@ import (
 	"errors"
 	"fmt"
 	"math/big"
-	"net"
 	"net/http"
 	"net/url"
 	"os"
@@ -20,11 +19,13 @@ import (
 
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/kubedyno/kubedyno/internal/h2"
 )
 
-// nodesPerConnection bounds how many nodes share one connection when they do
-// not have their own: two watches each, and API servers stop at 100 streams
-// (their default) before a second connection would help.
+// nodesPerConnection bounds how many nodes share one transport when they do not
+// have their own: it makes a second connection where it has the 100 streams that
+// API servers allow by default.
 const nodesPerConnection = 40
 
 // identities makes the clients of a fleet: one connection per node when each
@@ -39,12 +40,13 @@ type identities struct {
 	server *tls.Config // how to trust the server
 
 	admin *rest.Config // the kubeconfig, nil without one
-	pool  []*http.Transport
+	group *h2.Group
+	pool  []*h2.Transport
 	trips []http.RoundTripper // pool, with the kubeconfig's credentials
 }
 
 func newIdentities(conf *Config, m *metrics) (*identities, error) {
-	ids := &identities{conf: conf, metrics: m}
+	ids := &identities{conf: conf, metrics: m, group: h2.NewGroup()}
 	if conf.Kubeconfig != "" {
 		admin, err := clientcmd.BuildConfigFromFlags(conf.Server, conf.Kubeconfig)
 		if err != nil {
@@ -113,23 +115,6 @@ func (ids *identities) loadCA() error {
 	return nil
 }
 
-// newTransport is one connection, kept alive and checked as client-go does it.
-func newTransport(t *tls.Config) *http.Transport {
-	return &http.Transport{
-		Proxy:               http.ProxyFromEnvironment,
-		DialContext:         (&net.Dialer{Timeout: 30 * time.Second, KeepAlive: 30 * time.Second}).DialContext,
-		TLSClientConfig:     t,
-		TLSHandshakeTimeout: 10 * time.Second,
-		ForceAttemptHTTP2:   true,
-		IdleConnTimeout:     90 * time.Second,
-		DisableCompression:  true, // answers are small, and loopback is cheaper than gzip
-		HTTP2: &http.HTTP2Config{
-			SendPingTimeout: 30 * time.Second,
-			PingTimeout:     15 * time.Second,
-		},
-	}
-}
-
 // fillPool makes shared connections with the kubeconfig's credentials.
 func (ids *identities) fillPool(n int) error {
 	for range n {
@@ -137,10 +122,11 @@ func (ids *identities) fillPool(n int) error {
 		if err != nil {
 			return fmt.Errorf("kubeconfig: %w", err)
 		}
-		transport := newTransport(t)
+		proxy := http.ProxyFromEnvironment
 		if ids.admin.Proxy != nil {
-			transport.Proxy = ids.admin.Proxy
+			proxy = ids.admin.Proxy
 		}
+		transport := ids.group.Transport(t, proxy)
 		trip, err := rest.HTTPWrappersForConfig(ids.admin, transport)
 		if err != nil {
 			return fmt.Errorf("kubeconfig: %w", err)
@@ -152,7 +138,7 @@ func (ids *identities) fillPool(n int) error {
 }
 
 // of makes the client of the i-th node.
-func (ids *identities) of(i int, name string) (*client, *http.Transport, error) {
+func (ids *identities) of(i int, name string) (*client, *h2.Transport, error) {
 	switch ids.conf.Identity {
 	case Own:
 		cert, err := ids.sign("system:node:"+name, "system:nodes")
@@ -161,7 +147,7 @@ func (ids *identities) of(i int, name string) (*client, *http.Transport, error) 
 		}
 		t := ids.server.Clone()
 		t.Certificates = []tls.Certificate{cert}
-		transport := newTransport(t)
+		transport := ids.group.Transport(t, http.ProxyFromEnvironment)
 		return newClient(transport, ids.base, ids.metrics, nil), transport, nil
 	case Impersonated:
 		k := i % len(ids.pool)
@@ -191,7 +177,7 @@ func (ids *identities) cleaner() (*client, error) {
 
 func (ids *identities) close() {
 	for _, t := range ids.pool {
-		t.CloseIdleConnections()
+		t.Close()
 	}
 }
 

@@ -18,6 +18,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kubedyno/kubedyno/internal/h2"
 )
 
 // RunLabel marks the Node objects of a fleet with its run.
@@ -32,7 +34,7 @@ type node struct {
 	name      string
 	uid       types.UID
 	client    *client
-	transport *http.Transport // its own, or nil
+	transport *h2.Transport // its own, or nil
 	hostIP    string
 
 	// These two belong to renewLease, of which one runs at a time.
