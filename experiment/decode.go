@@ -671,7 +671,7 @@ func (d *decoder) structure(n *yaml.Node, v reflect.Value, path string) {
 		}
 		d.value(value, v.FieldByIndex(fields[i].index), join(path, key.Value))
 	})
-	if o := v.FieldByName("Objects"); o.IsValid() {
+	if o := v.FieldByName("Objects"); o.IsValid() && o.Type() == reflect.TypeFor[Objects]() {
 		d.template(o.Addr().Interface().(*Objects), path)
 	}
 }

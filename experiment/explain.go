@@ -3,6 +3,7 @@ package experiment
 import (
 	"fmt"
 	"math"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -13,6 +14,7 @@ func (e *Experiment) Explain() string {
 	x.line("%s: %s", e.Name, or(e.Description, "no description"))
 	x.cluster()
 	x.observe()
+	x.actors()
 	steps := e.Plan()
 	x.line("")
 	x.line("What is done, in order:")
@@ -98,6 +100,34 @@ func (x *explainer) observe() {
 		text += ", with CPU profiles of steady phases"
 	}
 	x.line("%s.", text)
+}
+
+// actors says who else is there.
+func (x *explainer) actors() {
+	if len(x.e.Actors) == 0 {
+		return
+	}
+	x.line("Beside it, each in a process of its own:")
+	for _, a := range x.e.Actors {
+		text := fmt.Sprintf("  %s: %s", a.Name, a.Do)
+		for _, n := range []struct {
+			name  string
+			value string
+			given bool
+		}{
+			{"rate", a.Rate.String(), a.Rate.PerSecond != 0}, {"count", strconv.Itoa(a.Count), a.Count != 0},
+			{"objects", strconv.Itoa(a.Objects), a.Objects != 0}, {"resource", a.Resource, a.Resource != ""},
+			{"qps", formatFloat(a.QPS), a.QPS != 0}, {"burst", strconv.Itoa(a.Burst), a.Burst != 0}, {"stale", "yes", a.Stale},
+		} {
+			if n.given {
+				text += fmt.Sprintf(", %s %s", n.name, n.value)
+			}
+		}
+		if len(a.During) > 0 {
+			text += ", during " + strings.Join(a.During, " and ")
+		}
+		x.line("%s.", text)
+	}
 }
 
 func (x *explainer) step(number string, s Step) {

@@ -85,7 +85,7 @@ func checkField(v reflect.Value, f field, at string, src source) Problems {
 			ps = append(ps, src.problem(at, "the list is empty"))
 		}
 		for i := range v.Len() {
-			if item := fmt.Sprintf("%s[%d]", at, i); !src.isBad(item) {
+			if item := fmt.Sprintf("%s[%d]", at, i); !src.isBad(item) && v.Type().Elem().Kind() == reflect.Struct {
 				ps = append(ps, checkRules(v.Index(i), item, src)...)
 			}
 		}

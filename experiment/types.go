@@ -18,9 +18,11 @@ type Experiment struct {
 	Name        string `yaml:"name" rule:"required,name"`
 	Description string `yaml:"description"`
 	// Seed fixes every random choice of the run.
-	Seed       int64       `yaml:"seed"`
-	Cluster    Cluster     `yaml:"cluster"`
-	Observe    Observe     `yaml:"observe"`
+	Seed    int64   `yaml:"seed"`
+	Cluster Cluster `yaml:"cluster"`
+	Observe Observe `yaml:"observe"`
+	// Actors are clients that run beside the phases.
+	Actors     []Actor     `yaml:"actors"`
 	Phases     []Phase     `yaml:"phases" rule:"required"`
 	Objectives []Objective `yaml:"objectives"`
 
@@ -155,6 +157,54 @@ type App struct {
 	PID int `yaml:"pid" rule:"min=1,max=4194304"`
 	// Log is the file that it logs to.
 	Log string `yaml:"log"`
+}
+
+// ActorKind is what an actor does.
+type ActorKind string
+
+// The kinds of actor; load/actor performs them.
+const (
+	ActConnections  ActorKind = "connections"   // a connection for each request
+	ActController   ActorKind = "controller"    // an informer on pods, and a patch for each
+	ActElectors     ActorKind = "electors"      // compete for leases
+	ActEvents       ActorKind = "events"        // create Events
+	ActHeartbeats   ActorKind = "heartbeats"    // renew leases
+	ActKubectlApply ActorKind = "kubectl-apply" // the real kubectl, again and again
+	ActLister       ActorKind = "lister"        // lists again and again
+	ActLockers      ActorKind = "lockers"       // compete for a lock for each claim
+	ActWatchers     ActorKind = "watchers"      // hold watches
+	ActWriters      ActorKind = "writers"       // write to the same objects
+)
+
+func (ActorKind) values() []string {
+	return []string{
+		string(ActConnections), string(ActController), string(ActElectors), string(ActEvents), string(ActHeartbeats),
+		string(ActKubectlApply), string(ActLister), string(ActLockers), string(ActWatchers), string(ActWriters),
+	}
+}
+
+// Actor is a client that runs beside the phases, in a process and with a user
+// of its own: what users have in their clusters besides workloads. A number that
+// is left out is the kind's own.
+type Actor struct {
+	Name string    `yaml:"name" rule:"required,name"` // its user agent, and its name in all tables
+	Do   ActorKind `yaml:"do" rule:"required"`
+	// Rate is how many actions a second are due, of all its clients together.
+	Rate Rate `yaml:"rate"`
+	// Count is how many clients, workers or candidates there are.
+	Count int `yaml:"count" rule:"min=1,max=10000"`
+	// Objects is how many objects it is about.
+	Objects int `yaml:"objects" rule:"min=1,max=100000"`
+	// Resource is what is read: pods, deployments.apps.
+	Resource string `yaml:"resource" rule:"resource"`
+	// Stale reads from the API server's cache.
+	Stale bool `yaml:"stale"`
+	// QPS and Burst are client-go's own limiter.
+	QPS   float64 `yaml:"qps" rule:"min=0.01,max=100000"`
+	Burst int     `yaml:"burst" rule:"min=1,max=100000"`
+	// During names the phases in which it runs; left out, it does from the first
+	// to the last.
+	During []string `yaml:"during"`
 }
 
 // PhaseKind is the role of a phase in the measurement. Its values are those

@@ -290,6 +290,7 @@ func (e *Experiment) problems() Problems {
 	c.distribution("cluster.node.startDelay", e.Cluster.Node.StartDelay)
 	c.distribution("cluster.node.stopDelay", e.Cluster.Node.StopDelay)
 	c.phases()
+	c.actors()
 	c.objectives()
 	c.variants()
 	return c.problems
@@ -328,6 +329,60 @@ func (c *checker) apps() {
 			c.fail(at, "has nothing to look at: give url, pid or log")
 		}
 		taken[a.Name] = true
+	}
+}
+
+// uses lists the keys that have a meaning for each kind of actor, besides those
+// that all have.
+var uses = map[ActorKind][]string{
+	ActConnections:  {"rate", "count"},
+	ActController:   {"count", "qps", "burst"},
+	ActElectors:     {"count", "objects", "qps", "burst"},
+	ActEvents:       {"rate", "count", "objects", "qps", "burst"},
+	ActHeartbeats:   {"rate", "count", "qps", "burst"},
+	ActKubectlApply: {"rate", "count", "objects"},
+	ActLister:       {"rate", "count", "resource", "stale", "qps", "burst"},
+	ActLockers:      {"count", "qps", "burst"},
+	ActWatchers:     {"count", "resource"},
+	ActWriters:      {"rate", "count", "objects", "qps", "burst"},
+}
+
+// actors checks that each has a name of its own and only what it needs.
+func (c *checker) actors() {
+	taken := map[string]bool{"kubedyno": true}
+	for _, name := range ComponentNames() {
+		taken[name] = true
+	}
+	for _, a := range c.e.Observe.Apps {
+		taken[a.Name] = true
+	}
+	for i, a := range c.e.Actors {
+		at := fmt.Sprintf("actors[%d]", i)
+		if a.Name != "" && taken[a.Name] {
+			c.fail(at+".name", fmt.Sprintf("%q is taken: each actor needs a name of its own", a.Name))
+		}
+		taken[a.Name] = true
+		if used, known := uses[a.Do]; known {
+			for _, key := range []string{"rate", "count", "objects", "resource", "stale", "qps", "burst"} {
+				if c.src.present(at+"."+key) && !slices.Contains(used, key) {
+					c.fail(at+"."+key, fmt.Sprintf("means nothing to %s, which has: %s", a.Do, strings.Join(used, ", ")))
+				}
+			}
+		}
+		if a.Rate.Burst || a.Rate.Over != 0 || a.Rate.Poisson || a.Rate.Steps != nil {
+			c.fail(at+".rate", "an actor's rate is constant: 5/s, or 12/m")
+		}
+		if a.Burst != 0 && a.QPS == 0 {
+			c.fail(at+".burst", "needs qps: without it there is no limiter")
+		}
+		if a.QPS != 0 && a.Burst == 0 {
+			c.fail(at, "qps needs burst: how many requests may go at once")
+		}
+		for j, name := range a.During {
+			if _, ok := c.names[name]; !ok {
+				c.fail(fmt.Sprintf("%s.during[%d]", at, j), unknown("phase", name, sortedKeys(c.names)))
+			}
+		}
 	}
 }
 

@@ -24,6 +24,11 @@ func (s *session) perStep(ctx context.Context, p experiment.Step) error {
 			return err
 		}
 	}
+	for _, name := range names(p) {
+		if err := s.startActors(ctx, name); err != nil {
+			return err
+		}
+	}
 	profiled := p.Phase
 	for _, part := range p.Parallel {
 		if profiled = part.Phase; part.Kind == experiment.KindSteady {
@@ -38,10 +43,25 @@ func (s *session) perStep(ctx context.Context, p experiment.Step) error {
 		err = s.act(ctx, p)
 	}
 	stopProfiles()
+	for _, name := range names(p) {
+		err = errors.Join(err, s.stopActors(ctx, name))
+	}
 	if ctx.Err() != nil {
 		return errors.Join(err, context.Cause(ctx)) // how to end the phase depends on why
 	}
 	return errors.Join(err, s.leave(ctx))
+}
+
+// names are those of a step, or of what it consists of.
+func names(p experiment.Step) []string {
+	if p.Parallel == nil {
+		return []string{p.Name}
+	}
+	var all []string
+	for _, part := range p.Parallel {
+		all = append(all, part.Name)
+	}
+	return all
 }
 
 // longSettle is from when on an idle stretch is there to be looked at.

@@ -43,6 +43,8 @@ type session struct {
 	plane   *cluster.ControlPlane
 	hollow  hollowProcess
 	real    []*realnode.Node
+	actors  map[string]*child
+	folder  string // of the actors, where there is no lab to hold it
 	worker  *load.Worker
 	objects *objects.Collector
 	metrics *metrics.Collector
@@ -50,8 +52,9 @@ type session struct {
 	profile *profile.Collector
 	stacks  *stacks.Collector
 
-	exact   bool   // the phase under way is scraped at its edges
-	endedIn string // the phase in which the run ended
+	fail    context.CancelCauseFunc // ends the run
+	exact   bool                    // the phase under way is scraped at its edges
+	endedIn string                  // the phase in which the run ended
 	mu      sync.Mutex
 	phase   record.Phase   // the one under way
 	parts   []record.Phase // what it consisted of, where its phases ran together
@@ -68,6 +71,7 @@ func (s *session) run(ctx context.Context) (err error) {
 	s.enter("start", record.PhaseStart)
 	work, fail := context.WithCancelCause(ctx)
 	defer fail(nil)
+	s.fail = fail
 
 	if s.o.Experiment.Cluster.Nodes.Real > 0 {
 		if err := realnode.Check(); err != nil { // before a control plane is started for it
@@ -233,6 +237,10 @@ func (s *session) perform(ctx context.Context) (err error) {
 		return fmt.Errorf("check what the experiment makes: %w", err)
 	}
 	if err := s.leave(ctx); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, s.stopActors(ctx, everyPhase)) }()
+	if err := s.startActors(ctx, everyPhase); err != nil {
 		return err
 	}
 	for _, p := range s.o.Experiment.Plan() {

@@ -136,7 +136,7 @@ func (t *labTarget) Stop(ctx context.Context, fast bool) error {
 type existingTarget struct {
 	*existing.Cluster
 	executable string
-	hollow     *hollowChild
+	hollow     *child
 	exited     chan error
 }
 
@@ -146,7 +146,7 @@ func (t *existingTarget) LoadCgroup() string       { return "" }
 func (t *existingTarget) Exited() <-chan error     { return t.exited }
 
 func (t *existingTarget) StartHollow(ctx context.Context, config json.RawMessage) (hollowProcess, error) {
-	child, err := startHollow(ctx, t.executable, config)
+	child, err := startChild(ctx, t.executable, hollow.UserAgent, config)
 	if err != nil {
 		return hollowProcess{}, err
 	}
@@ -170,37 +170,38 @@ func (t *existingTarget) Stop(ctx context.Context, _ bool) error {
 
 func (t *existingTarget) Remove() error { return t.Close() }
 
-// hollowChild is kubedyno-hollow as our own child. It ends when its stdin
-// closes, so it cannot outlive us.
-type hollowChild struct {
+// child is one of our own roles as our own child: hollow nodes, an actor. It
+// ends when its stdin closes, so it cannot outlive us.
+type child struct {
 	hollowProcess
+	name string
 	cmd  *exec.Cmd
 	end  chan struct{} // closed when we want it to end
 	done chan struct{} // closed when it has ended
 	err  error         // valid after done
 }
 
-func startHollow(ctx context.Context, executable string, config json.RawMessage) (*hollowChild, error) {
+func startChild(ctx context.Context, executable, name string, config json.RawMessage) (*child, error) {
 	cmd := exec.Command(executable)
-	cmd.Args[0] = hollow.UserAgent
+	cmd.Args[0] = name
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // a terminal's Ctrl-C reaches us, not it
 	stdin, err := cmd.StdinPipe()
 	if err != nil {
-		return nil, fmt.Errorf("start %s: %w", hollow.UserAgent, err)
+		return nil, fmt.Errorf("start %s: %w", name, err)
 	}
 	stdout, err := cmd.StdoutPipe()
 	if err != nil {
-		return nil, fmt.Errorf("start %s: %w", hollow.UserAgent, err)
+		return nil, fmt.Errorf("start %s: %w", name, err)
 	}
 	var words tailBuffer
 	cmd.Stderr = &words
 	if err := cmd.Start(); err != nil {
-		return nil, fmt.Errorf("start %s: %w", hollow.UserAgent, err)
+		return nil, fmt.Errorf("start %s: %w", name, err)
 	}
 	events := make(chan json.RawMessage, 64)
-	c := &hollowChild{
+	c := &child{
 		hollowProcess: hollowProcess{PID: cmd.Process.Pid, Events: events},
-		cmd:           cmd, end: make(chan struct{}), done: make(chan struct{}),
+		name:          name, cmd: cmd, end: make(chan struct{}), done: make(chan struct{}),
 	}
 	listening := make(chan string, 1)
 	go func() {
@@ -229,19 +230,19 @@ func startHollow(ctx context.Context, executable string, config json.RawMessage)
 		stdin.Close()
 	}()
 	if _, err := stdin.Write(append(config, '\n')); err != nil {
-		return nil, errors.Join(fmt.Errorf("configure %s: %w", hollow.UserAgent, err), c.stop(ctx))
+		return nil, errors.Join(fmt.Errorf("configure %s: %w", name, err), c.stop(ctx))
 	}
 	select {
 	case c.MetricsURL = <-listening:
 		return c, nil
 	case <-c.done:
-		return nil, fmt.Errorf("%s: %w", hollow.UserAgent, c.err)
+		return nil, fmt.Errorf("%s: %w", name, c.err)
 	case <-ctx.Done():
 		return nil, errors.Join(ctx.Err(), c.stop(context.WithoutCancel(ctx)))
 	}
 }
 
-func (c *hollowChild) stopping() bool {
+func (c *child) stopping() bool {
 	select {
 	case <-c.end:
 		return true
@@ -252,7 +253,7 @@ func (c *hollowChild) stopping() bool {
 
 // stop closes its stdin, and kills it when it does not end by itself in time
 // to delete its Node objects.
-func (c *hollowChild) stop(ctx context.Context) error {
+func (c *child) stop(ctx context.Context) error {
 	if !c.stopping() {
 		close(c.end)
 	}

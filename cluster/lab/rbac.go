@@ -50,10 +50,30 @@ var roles = map[string][]rbacv1.PolicyRule{
 	},
 }
 
+// ActorGroup is the group of users of actors: clients that run beside a load.
+const ActorGroup = "kubedyno:actors"
+
+// actorRules are what actors may do: read everything but secrets, and write what
+// their kinds write.
+var actorRules = append([]rbacv1.PolicyRule{
+	{APIGroups: []string{""}, Verbs: allVerbs, Resources: []string{"configmaps", "events", "services", "endpoints"}},
+	{APIGroups: []string{"apps"}, Verbs: allVerbs, Resources: []string{"deployments", "daemonsets", "statefulsets"}},
+	{APIGroups: []string{"coordination.k8s.io"}, Verbs: allVerbs, Resources: []string{"leases"}},
+	{APIGroups: []string{""}, Verbs: []string{"patch"}, Resources: []string{"pods"}},
+}, roles[collectUser]...)
+
 // grant makes the roles of our own users and binds them.
 func grant(ctx context.Context, client kubernetes.Interface) error {
+	type grantee struct {
+		kind, name, role string
+		rules            []rbacv1.PolicyRule
+	}
+	all := []grantee{{rbacv1.GroupKind, ActorGroup, ActorGroup, actorRules}}
 	for user, rules := range roles {
-		name := "kubedyno:" + user
+		all = append(all, grantee{rbacv1.UserKind, user, "kubedyno:" + user, rules})
+	}
+	for _, g := range all {
+		user, name, rules := g.name, g.role, g.rules
 		role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: name}, Rules: rules}
 		if _, err := client.RbacV1().ClusterRoles().Create(ctx, role, metav1.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
 			return fmt.Errorf("create role of %s: %w", user, err)
@@ -61,7 +81,7 @@ func grant(ctx context.Context, client kubernetes.Interface) error {
 		binding := &rbacv1.ClusterRoleBinding{
 			ObjectMeta: metav1.ObjectMeta{Name: name},
 			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: name},
-			Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: user}},
+			Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: g.kind, Name: user}},
 		}
 		if _, err := client.RbacV1().ClusterRoleBindings().Create(ctx, binding, metav1.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
 			return fmt.Errorf("bind role of %s: %w", user, err)

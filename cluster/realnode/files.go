@@ -3,29 +3,22 @@ package realnode
 import (
 	"archive/tar"
 	"bytes"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/sha256"
-	"crypto/tls"
-	"crypto/x509"
-	"crypto/x509/pkix"
 	"encoding/json"
-	"encoding/pem"
 	"fmt"
 	"io"
 	"maps"
-	"math/big"
 	"net/url"
 	"os"
 	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
-	"time"
 
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+
+	"github.com/kubedyno/kubedyno/internal/clientcert"
 )
 
 // Inside its namespaces a node has the usual paths; these are they.
@@ -113,7 +106,8 @@ func (c *Config) kubeconfig() ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("authority of the API server: %w", err)
 	}
-	cert, key, err := c.certificate()
+	// What TLS bootstrap would have given it.
+	cert, key, err := clientcert.Sign(c.NodeCA.CertFile, c.NodeCA.KeyFile, "system:node:"+c.Name, "system:nodes")
 	if err != nil {
 		return nil, err
 	}
@@ -125,44 +119,6 @@ func (c *Config) kubeconfig() ([]byte, error) {
 		Contexts:       map[string]*clientcmdapi.Context{"lab": {Cluster: "lab", AuthInfo: "node"}},
 		CurrentContext: "lab",
 	})
-}
-
-// certificate is the node's: what TLS bootstrap would have given it.
-func (c *Config) certificate() (cert, key []byte, err error) {
-	pair, err := tls.LoadX509KeyPair(c.NodeCA.CertFile, c.NodeCA.KeyFile)
-	if err != nil {
-		return nil, nil, fmt.Errorf("authority of nodes: %w", err)
-	}
-	ca, err := x509.ParseCertificate(pair.Certificate[0])
-	if err != nil {
-		return nil, nil, fmt.Errorf("authority of nodes: %w", err)
-	}
-	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		return nil, nil, err
-	}
-	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 120))
-	if err != nil {
-		return nil, nil, err
-	}
-	now := time.Now()
-	der, err := x509.CreateCertificate(rand.Reader, &x509.Certificate{
-		SerialNumber: serial,
-		Subject:      pkix.Name{CommonName: "system:node:" + c.Name, Organization: []string{"system:nodes"}},
-		NotBefore:    now.Add(-time.Minute),
-		NotAfter:     now.Add(365 * 24 * time.Hour),
-		KeyUsage:     x509.KeyUsageDigitalSignature,
-		ExtKeyUsage:  []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
-	}, ca, private.Public(), pair.PrivateKey)
-	if err != nil {
-		return nil, nil, fmt.Errorf("certificate of node %s: %w", c.Name, err)
-	}
-	raw, err := x509.MarshalPKCS8PrivateKey(private)
-	if err != nil {
-		return nil, nil, err
-	}
-	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}),
-		pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: raw}), nil
 }
 
 // kubeletConfig is kubeadm's, and what a node needs that shares its machine.

@@ -1,0 +1,434 @@
+package actor
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/tools/leaderelection"
+	"k8s.io/client-go/tools/leaderelection/resourcelock"
+	"k8s.io/client-go/util/workqueue"
+)
+
+var kinds = []Kind{
+	{"connections", "opens a connection for each request, as scripts do: TLS handshake, one small read, closed",
+		Config{Rate: 5, Count: 10}, connections},
+	{"controller", "an informer on all pods; each pod that starts to run gets one patch from a worker, at 20 requests/s and a burst of 30",
+		Config{Count: 2, QPS: 20, Burst: 30}, controller},
+	{"electors", "clients that compete for leases by client-go's leader election: count candidates for each of the leases",
+		Config{Count: 3, Objects: 1}, electors},
+	{"events", "creates Events about objects, a new one each time",
+		Config{Rate: 20, Count: 5, Objects: 100}, events},
+	{"heartbeats", "clients that each renew a lease of their own, as kubelets do, every 10 s unless a rate is given",
+		Config{Count: 100}, heartbeats},
+	{"kubectl-apply", "runs kubectl apply with the same manifests again and again, as add-on managers do",
+		Config{Rate: 0.2, Count: 1, Objects: 10}, kubectlApply},
+	{"lister", "lists a resource of all namespaces again and again, from etcd unless stale is set",
+		Config{Rate: 1, Count: 4, Resource: "pods"}, lister},
+	{"lockers", "for each claim that is not bound, count candidates compete for a lock by client-go's leader election until it is",
+		Config{Count: 3}, lockers},
+	{"watchers", "watches of one resource in all namespaces, held and opened again",
+		Config{Count: 100, Resource: "pods"}, watchers},
+	{"writers", "clients that each read a shared object, change it and write it back, and begin again when another was faster",
+		Config{Rate: 10, Count: 10, Objects: 1}, writers},
+}
+
+// connections makes a new connection for each request.
+func connections(ctx context.Context, a *actor) error {
+	conf, err := rest.TLSConfigFor(a.rest)
+	if err != nil {
+		return fmt.Errorf("client: %w", err)
+	}
+	if conf == nil {
+		conf = &tls.Config{MinVersion: tls.VersionTLS12}
+	}
+	a.each(ctx, func(ctx context.Context, _, _ int) {
+		_ = a.act("connect", func() error {
+			transport := &http.Transport{TLSClientConfig: conf.Clone(), ForceAttemptHTTP2: true, DisableKeepAlives: true}
+			defer transport.CloseIdleConnections()
+			trip, err := rest.HTTPWrappersForConfig(a.rest, transport)
+			if err != nil {
+				return err
+			}
+			req, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.TrimSuffix(a.rest.Host, "/")+"/version", nil)
+			if err != nil {
+				return err
+			}
+			resp, err := trip.RoundTrip(req)
+			if err != nil {
+				return err
+			}
+			defer resp.Body.Close()
+			_, err = io.Copy(io.Discard, resp.Body)
+			return err
+		})
+	})
+	return nil
+}
+
+// controller works off a queue of pods, as one built on controller-runtime does.
+func controller(ctx context.Context, a *actor) error {
+	queue := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[types.NamespacedName]())
+	factory := informers.NewSharedInformerFactory(a.client, 0)
+	informer := factory.Core().V1().Pods()
+	add := func(o any) {
+		if p, ok := o.(*corev1.Pod); ok && p.Status.Phase == corev1.PodRunning && p.DeletionTimestamp == nil && p.Labels[Label] != a.Name {
+			queue.Add(types.NamespacedName{Namespace: p.Namespace, Name: p.Name})
+		}
+	}
+	if _, err := informer.Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{AddFunc: add, UpdateFunc: func(_, o any) { add(o) }}); err != nil {
+		return err
+	}
+	lister := informer.Lister()
+	factory.StartWithContext(ctx)
+	defer factory.Shutdown()
+	if !cache.WaitForCacheSync(ctx.Done(), informer.Informer().HasSynced) {
+		return ctx.Err()
+	}
+	patch := fmt.Appendf(nil, `{"metadata":{"labels":{%q:%q}}}`, Label, a.Name)
+	var workers sync.WaitGroup
+	for range a.Count {
+		workers.Go(func() {
+			for {
+				key, over := queue.Get()
+				if over {
+					return
+				}
+				var err error
+				if p, gone := lister.Pods(key.Namespace).Get(key.Name); gone == nil && p.Labels[Label] != a.Name {
+					err = a.act("patch", func() error {
+						_, err := a.client.CoreV1().Pods(key.Namespace).Patch(ctx, key.Name, types.MergePatchType, patch, metav1.PatchOptions{})
+						return err
+					})
+				}
+				if err == nil || permanent(err) {
+					queue.Forget(key)
+				} else {
+					queue.AddRateLimited(key)
+				}
+				queue.Done(key)
+			}
+		})
+	}
+	<-ctx.Done()
+	queue.ShutDown()
+	workers.Wait()
+	return nil
+}
+
+// electors lets Count candidates compete for each of Objects leases.
+func electors(ctx context.Context, a *actor) error {
+	var all sync.WaitGroup
+	for lease := range a.Objects {
+		for candidate := range a.Count {
+			all.Go(func() { a.elect(ctx, a.object(lease).Name, candidate, func(ctx context.Context) { <-ctx.Done() }) })
+		}
+	}
+	all.Wait()
+	return nil
+}
+
+// elect competes for a lock until ctx ends, and then gives it up; who has it does lead.
+// The durations are the defaults of Kubernetes' own components.
+func (a *actor) elect(ctx context.Context, name string, candidate int, lead func(context.Context)) {
+	for ctx.Err() == nil {
+		leaderelection.RunOrDie(ctx, leaderelection.LeaderElectionConfig{
+			Name: name,
+			Lock: &resourcelock.LeaseLock{
+				LeaseMeta:  metav1.ObjectMeta{Name: name, Namespace: a.Namespace},
+				Client:     a.client.CoordinationV1(),
+				LockConfig: resourcelock.ResourceLockConfig{Identity: fmt.Sprintf("%s-%d", a.Name, candidate)},
+			},
+			LeaseDuration: 15 * time.Second, RenewDeadline: 10 * time.Second, RetryPeriod: 2 * time.Second,
+			ReleaseOnCancel: true,
+			Callbacks: leaderelection.LeaderCallbacks{
+				OnStartedLeading: lead,
+				OnStoppedLeading: func() {},
+			},
+		})
+	}
+}
+
+// events creates Events.
+func events(ctx context.Context, a *actor) error {
+	a.each(ctx, func(ctx context.Context, _, i int) {
+		about := a.object(i % a.Objects)
+		now := metav1.Now()
+		event := &corev1.Event{
+			ObjectMeta:     metav1.ObjectMeta{GenerateName: about.Name + ".", Namespace: a.Namespace, Labels: about.Labels},
+			InvolvedObject: corev1.ObjectReference{APIVersion: "v1", Kind: "ConfigMap", Namespace: a.Namespace, Name: about.Name},
+			Reason:         "Spoken", Message: fmt.Sprintf("said for the %dth time", i), Type: corev1.EventTypeNormal,
+			Source: corev1.EventSource{Component: a.Name}, FirstTimestamp: now, LastTimestamp: now, Count: 1,
+		}
+		_ = a.act("create", func() error {
+			_, err := a.client.CoreV1().Events(a.Namespace).Create(ctx, event, metav1.CreateOptions{})
+			return err
+		})
+	})
+	return nil
+}
+
+// heartbeats lets each client renew its own lease.
+func heartbeats(ctx context.Context, a *actor) error {
+	const every = 10 * time.Second // a quarter of a node's nodeLeaseDurationSeconds
+	if a.Rate == 0 {
+		a.Rate = float64(a.Count) / every.Seconds()
+	}
+	clients := make([]struct {
+		sync.Mutex
+		lease *coordinationv1.Lease
+	}, a.Count)
+	api := a.client.CoordinationV1().Leases(a.Namespace)
+	a.each(ctx, func(ctx context.Context, _, i int) {
+		own := &clients[i%a.Count]
+		if !own.TryLock() { // its last one is not answered yet
+			a.missed.Inc()
+			return
+		}
+		defer own.Unlock()
+		lease := own.lease
+		own.lease = nil // whoever fails reads it again
+		action, send := "renew", func() (*coordinationv1.Lease, error) {
+			lease.Spec.RenewTime = &metav1.MicroTime{Time: time.Now()}
+			return api.Update(ctx, lease, metav1.UpdateOptions{})
+		}
+		if lease == nil {
+			seconds := int32(40)
+			lease = &coordinationv1.Lease{ObjectMeta: a.object(i % a.Count), Spec: coordinationv1.LeaseSpec{LeaseDurationSeconds: &seconds}}
+			action, send = "create", func() (*coordinationv1.Lease, error) {
+				made, err := api.Create(ctx, lease, metav1.CreateOptions{})
+				if apierrors.IsAlreadyExists(err) {
+					return api.Get(ctx, lease.Name, metav1.GetOptions{})
+				}
+				return made, err
+			}
+		}
+		_ = a.act(action, func() error {
+			answer, err := send()
+			if err == nil {
+				own.lease = answer
+			}
+			return err
+		})
+	})
+	return nil
+}
+
+// kubectlApply runs the real kubectl.
+func kubectlApply(ctx context.Context, a *actor) error {
+	var manifests bytes.Buffer
+	for i := range a.Objects {
+		object := corev1.ConfigMap{
+			TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"},
+			ObjectMeta: a.object(i),
+			Data:       map[string]string{"about": "an add-on's settings", "index": fmt.Sprint(i)},
+		}
+		b, err := json.Marshal(object)
+		if err != nil {
+			return err
+		}
+		fmt.Fprintf(&manifests, "---\n%s\n", b)
+	}
+	var once sync.Once
+	a.each(ctx, func(ctx context.Context, _, _ int) {
+		_ = a.act("apply", func() error {
+			cmd := exec.CommandContext(ctx, a.Kubectl, "apply", "--kubeconfig", a.Kubeconfig, "--namespace", a.Namespace, "-f", "-")
+			cmd.Args[0] = "kubectl"
+			cmd.Env = append(os.Environ(), "KUBECACHEDIR="+a.Cache)
+			cmd.Stdin = bytes.NewReader(manifests.Bytes())
+			out, err := cmd.CombinedOutput()
+			if err != nil && ctx.Err() == nil {
+				once.Do(func() { fmt.Fprintf(a.stderr, "kubectl apply: %v: %s\n", err, bytes.TrimSpace(out)) })
+			}
+			return err
+		})
+	})
+	return nil
+}
+
+// lister lists.
+func lister(ctx context.Context, a *actor) error {
+	path, err := a.path()
+	if err != nil {
+		return err
+	}
+	a.each(ctx, func(ctx context.Context, _, _ int) {
+		_ = a.act("list", func() error {
+			req := a.client.CoreV1().RESTClient().Get().AbsPath(path...)
+			if a.Stale {
+				req = req.Param("resourceVersion", "0")
+			}
+			return drain(ctx, req)
+		})
+	})
+	return nil
+}
+
+// drain lets an answer go by: to decode it would be this process's work only.
+func drain(ctx context.Context, req *rest.Request) error {
+	body, err := req.Stream(ctx)
+	if err != nil {
+		return err
+	}
+	defer body.Close()
+	_, err = io.Copy(io.Discard, body)
+	return err
+}
+
+// path is where the API server serves the actor's resource, of all namespaces.
+func (a *actor) path() ([]string, error) {
+	resource, version, _ := strings.Cut(a.Resource, "/")
+	name, group, _ := strings.Cut(resource, ".")
+	_, lists, err := a.client.Discovery().ServerGroupsAndResources()
+	for _, list := range lists {
+		gv, parseErr := schema.ParseGroupVersion(list.GroupVersion)
+		if parseErr != nil || gv.Group != group || version != "" && gv.Version != version {
+			continue
+		}
+		for _, r := range list.APIResources {
+			switch {
+			case r.Name != name:
+			case group == "":
+				return []string{"/api", gv.Version, name}, nil
+			default:
+				return []string{"/apis", group, gv.Version, name}, nil
+			}
+		}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("find resource %s: %w", a.Resource, err)
+	}
+	return nil, fmt.Errorf("the API server has no resource %s; pods and deployments.apps are written so", a.Resource)
+}
+
+// lockers is what provisioners did before they had one lock for all claims.
+func lockers(ctx context.Context, a *actor) error {
+	api := a.client.CoreV1().PersistentVolumeClaims(a.Namespace)
+	known := map[types.UID]bool{}
+	var all sync.WaitGroup
+	defer all.Wait()
+	for {
+		var claims *corev1.PersistentVolumeClaimList
+		err := a.act("list", func() (err error) {
+			claims, err = api.List(ctx, metav1.ListOptions{})
+			return err
+		})
+		if err == nil {
+			for i := range claims.Items {
+				c := &claims.Items[i]
+				if c.Status.Phase != corev1.ClaimBound && !known[c.UID] {
+					known[c.UID] = true
+					all.Go(func() { a.lock(ctx, c.Name) })
+				}
+			}
+		}
+		if !sleep(ctx, time.Second) {
+			return nil
+		}
+	}
+}
+
+// lock lets candidates compete for a claim's lock until the claim is bound.
+func (a *actor) lock(ctx context.Context, claim string) {
+	ctx, end := context.WithCancel(ctx)
+	defer end()
+	watch := func(ctx context.Context) {
+		for sleep(ctx, time.Second) {
+			var now *corev1.PersistentVolumeClaim
+			err := a.act("get", func() (err error) {
+				now, err = a.client.CoreV1().PersistentVolumeClaims(a.Namespace).Get(ctx, claim, metav1.GetOptions{})
+				return err
+			})
+			if err != nil && permanent(err) || err == nil && now.Status.Phase == corev1.ClaimBound {
+				end()
+			}
+		}
+	}
+	var candidates sync.WaitGroup
+	for i := range a.Count {
+		candidates.Go(func() { a.elect(ctx, "lock-"+claim, i, watch) })
+	}
+	candidates.Wait()
+}
+
+// watchers holds watches.
+func watchers(ctx context.Context, a *actor) error {
+	path, err := a.path()
+	if err != nil {
+		return err
+	}
+	var all sync.WaitGroup
+	for range a.Count {
+		all.Go(func() {
+			for wait := time.Duration(0); sleep(ctx, wait); wait = time.Second {
+				_ = a.act("watch", func() error {
+					// As a reflector: between 5 and 10 minutes.
+					return drain(ctx, a.client.CoreV1().RESTClient().Get().AbsPath(path...).
+						Param("watch", "true").Param("timeoutSeconds", fmt.Sprint(300+rand.IntN(300))))
+				})
+			}
+		})
+	}
+	all.Wait()
+	return nil
+}
+
+// writers compete for the same objects.
+func writers(ctx context.Context, a *actor) error {
+	api := a.client.CoreV1().ConfigMaps(a.Namespace)
+	for i := range a.Objects {
+		err := until(ctx, func() error {
+			_, err := api.Create(ctx, &corev1.ConfigMap{ObjectMeta: a.object(i)}, metav1.CreateOptions{})
+			return made(err)
+		})
+		if err != nil {
+			return fmt.Errorf("make what is written to: %w", err)
+		}
+	}
+	a.each(ctx, func(ctx context.Context, client, i int) {
+		name := a.object(i % a.Objects).Name
+		_ = a.act("intent", func() error {
+			for {
+				var object *corev1.ConfigMap
+				err := a.act("get", func() (err error) {
+					object, err = api.Get(ctx, name, metav1.GetOptions{})
+					return err
+				})
+				if err != nil {
+					return err
+				}
+				if object.Data == nil {
+					object.Data = map[string]string{}
+				}
+				object.Data[fmt.Sprintf("writer-%d", client)] = fmt.Sprint(i)
+				err = a.act("update", func() error {
+					_, err := api.Update(ctx, object, metav1.UpdateOptions{})
+					return err
+				})
+				if !conflicts(err) {
+					return err
+				}
+			}
+		})
+	})
+	return nil
+}
