@@ -69,6 +69,7 @@ type Config struct {
 	Events     *bool     `json:"events,omitempty"`        // default true; with least traffic false, as the next two
 	Volumes    *bool     `json:"volumes,omitempty"`       // tokens, watches on ConfigMaps and Secrets; default true
 	Informers  *bool     `json:"informers,omitempty"`     // watches on Services, RuntimeClasses, CSIDrivers; default true
+	Storage    *Storage  `json:"storage,omitempty"`       // nil: pods do not wait for their claims
 	Cleanup    bool      `json:"cleanup,omitempty"`       // delete our nodes and leases at the end
 	Pprof      bool      `json:"pprof,omitempty"`
 }
@@ -205,6 +206,9 @@ func (c *Config) check() error {
 	switch c.Traffic {
 	case Kubelet:
 	case Least:
+		if c.Storage != nil {
+			return fmt.Errorf("traffic %q leaves out what a node says about volumes: storage needs %q", Least, Kubelet)
+		}
 		if c.Identity != Pooled {
 			return fmt.Errorf("traffic %q needs identity %q: no node may watch the pods of all", Least, Pooled)
 		}
@@ -228,7 +232,7 @@ func (c *Config) check() error {
 			return fmt.Errorf("%s %q is not a positive quantity", name, v)
 		}
 	}
-	return errors.Join(c.StartDelay.check("startDelay"), c.StopDelay.check("stopDelay"))
+	return errors.Join(c.StartDelay.check("startDelay"), c.StopDelay.check("stopDelay"), c.Storage.check())
 }
 
 func (d Delay) check(name string) error {

@@ -20,6 +20,7 @@ const (
 	drawProbe
 	drawComplete
 	drawRestart
+	drawMount
 )
 
 // admitDelay is from receipt to the first status: admission and the state file

@@ -27,7 +27,7 @@ func LeftOut() []string {
 		"service account tokens are not renewed; a pod does not wait for a ConfigMap or Secret that is missing",
 		"certificate signing requests for client and serving certificates",
 		"events about the node itself (Starting, NodeReady, …) and about volumes and probes that fail",
-		"volumes: attach, mount and VolumesInUse; a pod does not wait for them",
+		"volumes of drivers other than the simulated one (cluster.storage): attach, mount and VolumesInUse; a pod does not wait for them",
 		"images: every image counts as present (event Pulled, never Pulling); no image list in node status",
 		"containers do only what the pod's annotations say (kubedyno.io/run-seconds, exit-code, init-seconds): without them a Job's pod keeps running until it is deleted, and init containers take no time",
 		"probes: readiness probes succeed at their first chance, startup probes at once, liveness probes always",

@@ -158,6 +158,8 @@ func (f *Fleet) fire(t timer, late time.Duration) {
 		f.start(n.reportStatus)
 	case eventsDue:
 		f.start(n.sendEvents)
+	case volumesDue:
+		f.start(n.reportVolumes)
 	default:
 		f.metrics.timerLate.Observe(late.Seconds())
 		n.advance(t.pod, t, time.Now())

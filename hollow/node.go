@@ -58,6 +58,7 @@ type node struct {
 	sending                         bool // a goroutine or timer works on events
 	tokens                          float64
 	tokensAt                        time.Time
+	volumes                         volumes
 }
 
 func newNode(f *Fleet, i int) *node {
@@ -233,6 +234,8 @@ func (n *node) register(ctx context.Context) error {
 	}
 	if *n.fleet.conf.Informers {
 		n.inform()
+	} else if n.fleet.conf.Storage != nil {
+		n.fleet.start(n.makeCSINode)
 	}
 	n.scheduleStatus(now, true)
 	return nil
@@ -448,6 +451,7 @@ func (n *node) seen(o *v1.Node) {
 	if schedulable {
 		n.schedulableAt = now
 	}
+	n.seenVolumes(o)
 	n.mu.Unlock()
 	if schedulable {
 		n.fleet.counted("schedulable")

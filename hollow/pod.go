@@ -55,6 +55,7 @@ type pod struct {
 	mounting             bool // refs are watched
 	account              string
 	tokens               []*authenticationv1.TokenRequest
+	claims, volumes      []string                  // its claims; unique names of its volumes in use
 	repeated             map[string]*repeatedEvent // of a pod whose containers end
 
 	is   view // its status
@@ -140,6 +141,10 @@ func (n *node) receive(now time.Time, h header, raw []byte) *pod {
 		p.refs, p.tokens = references(&object), tokens(&object)
 		p.mounts, p.account = len(p.tokens), cmp.Or(object.Spec.ServiceAccountName, "default")
 	}
+	if n.fleet.conf.Storage != nil {
+		p.claims = claimsOf(&object)
+		p.mounts += len(p.claims)
+	}
 	n.pods[p.uid] = p
 	n.fleet.metrics.podsSeen.Inc()
 	n.fleet.metrics.podsHeld.Inc()
@@ -158,35 +163,41 @@ func (n *node) receive(now time.Time, h header, raw []byte) *pod {
 		n.emit(p.event(now, v1.EventTypeWarning, "OutOfpods", reason, ""))
 		n.enqueue(p)
 	default:
-		least := n.fleet.conf.Traffic == Least
 		n.count(p)
 		if p.ip = n.hostIP; !p.shape.hostNetwork {
 			p.ip = n.podIP()
 		}
 		p.is = p.is.pending(p.shape, p.generation, now.Unix(), n.hostIP)
-		if !least {
+		if n.fleet.conf.Traffic != Least {
 			n.after(p, now, admitDelay, drawAdmit, admitDue)
 		}
-		// Measured on a real node: the sandbox takes three fifths of the way.
-		delay := n.fleet.conf.StartDelay.of(n.fleet.conf.Seed, p.uid, drawStart)
-		first := now.Add(delay)
-		p.gap, p.due = delay*2/5, first
-		if !least {
-			n.fleet.timers.add(timer{at: first.Add(-p.gap), what: sandboxDue, node: n, pod: p})
+		if p.held = len(p.claims) > 0; !p.held { // else the start begins once they are mounted
+			n.planStart(p, now)
 		}
-		what := startDue
-		if len(p.shape.inits) > 0 {
-			what = initDue
-			p.due = first.Add(p.gap)
-			for i := range p.shape.inits {
-				if !p.shape.inits[i].sidecar {
-					p.due = p.due.Add(p.shape.initFor)
-				}
-			}
-		}
-		n.fleet.timers.add(timer{at: first, what: what, node: n, pod: p})
 	}
 	return p
+}
+
+// planStart plans sandbox and containers. n.mu is held.
+func (n *node) planStart(p *pod, now time.Time) {
+	// Measured on a real node: the sandbox takes three fifths of the way.
+	delay := n.fleet.conf.StartDelay.of(n.fleet.conf.Seed, p.uid, drawStart)
+	first := now.Add(delay)
+	p.gap, p.due = delay*2/5, first
+	if n.fleet.conf.Traffic != Least {
+		n.fleet.timers.add(timer{at: first.Add(-p.gap), what: sandboxDue, node: n, pod: p})
+	}
+	what := startDue
+	if len(p.shape.inits) > 0 {
+		what = initDue
+		p.due = first.Add(p.gap)
+		for i := range p.shape.inits {
+			if !p.shape.inits[i].sidecar {
+				p.due = p.due.Add(p.shape.initFor)
+			}
+		}
+	}
+	n.fleet.timers.add(timer{at: first, what: what, node: n, pod: p})
 }
 
 // adopt takes over a pod that runs already.
@@ -255,6 +266,7 @@ func (n *node) advance(p *pod, t timer, now time.Time) {
 			n.after(p, now, cleanupDelay, drawCleanup, cleanupDue)
 		}
 	case cleanupDue:
+		n.letGo(p)
 		p.stage = finished
 	case retryDue: // the stage stays
 	default:

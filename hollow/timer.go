@@ -46,6 +46,7 @@ const (
 	cleanupDue
 	retryDue
 	eventsDue
+	volumesDue
 )
 
 func newTimers(fire func(timer, time.Duration)) *timers {

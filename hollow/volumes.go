@@ -34,10 +34,14 @@ func (n *node) mount(p *pod) {
 		n.fleet.start(func(ctx context.Context) { n.token(ctx, p, t) })
 	}
 	p.tokens = nil
+	if p.mounts > 0 {
+		n.mountClaims(p)
+	}
 }
 
 // unmount lets go of what the pod referred to. n.mu is held.
 func (n *node) unmount(p *pod) {
+	n.letGo(p)
 	if !p.mounting {
 		return
 	}
@@ -180,6 +184,11 @@ func (n *node) mounted(p *pod) {
 		return
 	}
 	now := time.Now()
+	if len(p.claims) > 0 {
+		p.held = false
+		n.planStart(p, now)
+		return
+	}
 	p.held, p.heldFor = false, now.Sub(p.due)
 	what := startDue
 	if len(p.shape.inits) > 0 {
@@ -201,7 +210,7 @@ func (n *node) inform() {
 		w.event = func(string, header, []byte) {}
 		n.fleet.start(func(ctx context.Context) { n.follow(ctx, w) })
 	}
-	n.fleet.start(func(ctx context.Context) { _ = retry(ctx, func() error { return n.csiNode(ctx) }) })
+	n.fleet.start(n.makeCSINode)
 }
 
 func (n *node) csiNode(ctx context.Context) error {
