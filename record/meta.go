@@ -97,12 +97,14 @@ func (m *Meta) Observed() bool { return m.Workload.Experiment == "" && m.Workloa
 // Workload is what the experiment offers, in numbers that a reader of the
 // recording needs without parsing the experiment.
 type Workload struct {
-	Experiment   string      `json:"experiment"`            // file inside the recording; empty where nothing was loaded
-	ExpectedPods int         `json:"expectedPods"`          // in the measured phases
-	Controller   string      `json:"controller,omitempty"`  // Deployment; empty for bare pods
-	OfferedRate  float64     `json:"offeredRate,omitempty"` // pods/s of bare pods; 0 = all at once
-	Seed         int64       `json:"seed"`
-	Objectives   []Objective `json:"objectives,omitempty"`
+	Experiment   string  `json:"experiment"`            // file inside the recording; empty where nothing was loaded
+	ExpectedPods int     `json:"expectedPods"`          // in the measured phases
+	Controller   string  `json:"controller,omitempty"`  // Deployment; empty for bare pods
+	OfferedRate  float64 `json:"offeredRate,omitempty"` // pods/s of bare pods; 0 = all at once
+	// ExpectedClaims is how many persistent volume claims the measured phases make.
+	ExpectedClaims int         `json:"expectedClaims,omitempty"`
+	Seed           int64       `json:"seed"`
+	Objectives     []Objective `json:"objectives,omitempty"`
 }
 
 // Objective is a declared limit on an indicator and whether the run kept it.
@@ -110,7 +112,7 @@ type Objective struct {
 	Name      string  `json:"name"`
 	Indicator string  `json:"indicator"`
 	Quantile  float64 `json:"quantile,omitempty"`
-	Limit     float64 `json:"limit"` // seconds or 1/s, as Unit says
+	Limit     float64 `json:"limit"` // seconds, 1/s or a number, as Unit says
 	Unit      string  `json:"unit"`
 	Value     float64 `json:"value"`
 	N         int     `json:"n"`

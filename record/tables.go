@@ -222,7 +222,8 @@ type ObjectChange struct {
 	Change     string `parquet:"change,dict" json:"change"`         // existing, added, modified, deleted
 	State      string `parquet:"state,dict" json:"state,omitempty"` // by kind: Pending, Bound, attached, ready, holder …
 	Node       string `parquet:"node,dict" json:"node,omitempty"`
-	Ref        string `parquet:"ref" json:"ref,omitempty"` // what it is tied to: a claim's volume, an attachment's volume; a node's taints
+	Ref        string `parquet:"ref" json:"ref,omitempty"`          // what it is tied to: a claim's volume, an attachment's volume; a node's taints
+	Class      string `parquet:"class,dict" json:"class,omitempty"` // storage class of a claim or volume
 	Desired    int32  `parquet:"desired" json:"desired,omitempty"`
 	Ready      int32  `parquet:"ready" json:"ready,omitempty"`
 	Changes    int32  `parquet:"changes" json:"changes"`     // writes seen since the row before, this one included

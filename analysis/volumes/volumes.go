@@ -24,11 +24,19 @@ type Claim struct {
 	State     string `json:"state"` // the last: Pending, Bound, Lost, or deleted
 	Volume    string `json:"volume,omitempty"`
 	Node      string `json:"node,omitempty"` // that it was attached to first, else that the scheduler chose for it
+	Class     string `json:"class,omitempty"`
+	// Mode is immediate or wait-for-first-consumer, from how the claim came to
+	// its volume; empty where neither can be told.
+	Mode string `json:"mode,omitempty"`
+	// DueMicros is when the load had to ask for it; 0 where nothing tells.
+	DueMicros int64 `json:"due,omitempty"`
 	// CreatedMicros is 0 of a claim that was there before the recording.
 	CreatedMicros     int64 `json:"created,omitempty"`
 	SelectedMicros    int64 `json:"selected,omitempty"`    // the scheduler chose its node
 	ProvisionedMicros int64 `json:"provisioned,omitempty"` // its volume was created, which may be before it was
 	BoundMicros       int64 `json:"bound,omitempty"`
+	ScheduledMicros   int64 `json:"scheduled,omitempty"` // the first pod that uses it had a node
+	RequestedMicros   int64 `json:"requested,omitempty"` // its attachment was asked for
 	AttachedMicros    int64 `json:"attached,omitempty"`
 	RunningMicros     int64 `json:"running,omitempty"` // the first pod that uses it was running
 	DeletedMicros     int64 `json:"deleted,omitempty"`
@@ -66,7 +74,31 @@ func Of(rec *record.Recording) ([]Claim, error) {
 	if err != nil {
 		pods = nil // who uses a claim is then not observed
 	}
-	return Derive(objects, events, watched, pods), nil
+	claims := Derive(objects, events, watched, pods)
+	if ops, err := rec.Operations(); err == nil {
+		Due(claims, ops)
+	}
+	return claims, nil
+}
+
+// Due gives claims the times at which the load had to ask for them.
+func Due(claims []Claim, ops []record.Operation) {
+	type key struct{ namespace, name string }
+	asked := map[key][]record.Operation{}
+	for _, op := range ops {
+		if op.Resource == "persistentvolumeclaims" && (op.Verb == "create" || op.Verb == "apply") && op.SentMicros != 0 {
+			k := key{op.Namespace, op.Name}
+			asked[k] = append(asked[k], op)
+		}
+	}
+	for i := range claims {
+		c := &claims[i]
+		for _, op := range asked[key{c.Namespace, c.Name}] { // the last that was sent before
+			if c.CreatedMicros != 0 && op.SentMicros <= c.CreatedMicros {
+				c.DueMicros = op.DueMicros
+			}
+		}
+	}
 }
 
 // Derive is Of for rows in order of time. Without watched there are no Events
@@ -79,12 +111,14 @@ func Derive(objects []record.ObjectChange, events []record.Event, watched bool, 
 		order    []*way
 		born     = map[string]int64{}  // when a volume was created
 		volumes  = map[key]int64{}     // the same, by its claim and its name
+		asked    = map[string][]mark{} // attachments, by volume
 		attached = map[string][]mark{} // by volume
-		running  = map[string]int64{}  // by the pod's UID
-		uses     = map[key][]mark{}    // by claim: when a pod was running
+		users    = map[string]record.Pod{}
+		placed   = map[key][]mark{} // by claim: when a pod had a node
+		uses     = map[key][]mark{} // by claim: when a pod was running
 	)
 	for _, p := range pods {
-		running[p.UID] = p.RunningMicros
+		users[p.UID] = p
 	}
 	for _, o := range objects {
 		switch o.Kind {
@@ -108,13 +142,19 @@ func Derive(objects []record.ObjectChange, events []record.Event, watched bool, 
 				volumes[key{o.Ref, o.Name}] = at
 			}
 		case "VolumeAttachment":
+			if o.Change == "added" {
+				asked[o.Ref] = append(asked[o.Ref], mark{o.TimeMicros, o.Node, o.Late})
+			}
 			if o.State == "attached" && o.Change != "existing" && o.Change != "deleted" {
 				attached[o.Ref] = append(attached[o.Ref], mark{o.TimeMicros, o.Node, o.Late})
 			}
 		case "Pod":
-			if at := running[o.UID]; at != 0 {
-				k := key{o.Namespace, o.Ref}
-				uses[k] = append(uses[k], mark{at: at})
+			k, p := key{o.Namespace, o.Ref}, users[o.UID]
+			if p.BoundMicros != 0 {
+				placed[k] = append(placed[k], mark{at: p.BoundMicros})
+			}
+			if p.RunningMicros != 0 {
+				uses[k] = append(uses[k], mark{at: p.RunningMicros})
 			}
 		}
 	}
@@ -138,8 +178,21 @@ func Derive(objects []record.ObjectChange, events []record.Event, watched bool, 
 			c.AttachedMicros, c.Node = m.at, m.node
 			c.Late = c.Late || m.late
 		}
+		if m, ok := c.first(asked[c.Volume]); ok && c.Volume != "" {
+			c.RequestedMicros = m.at
+			c.Late = c.Late || m.late
+		}
+		if m, ok := c.first(placed[key{c.Namespace, c.Name}]); ok {
+			c.ScheduledMicros = m.at
+		}
 		if m, ok := c.first(uses[key{c.Namespace, c.Name}]); ok {
 			c.RunningMicros = m.at
+		}
+		switch {
+		case c.selectedBefore || c.SelectedMicros != 0:
+			c.Mode = "wait-for-first-consumer"
+		case c.ProvisionedMicros != 0:
+			c.Mode = "immediate"
 		}
 		c.ProvisionSeconds = c.since(c.ProvisionedMicros)
 		c.BindSeconds = c.since(c.BoundMicros)
@@ -192,6 +245,9 @@ func (c *way) take(o record.ObjectChange) {
 	if o.Node != "" {
 		c.Node = o.Node
 	}
+	if o.Class != "" {
+		c.Class = o.Class
+	}
 	selected, bound := o.Node != "", o.State == "Bound"
 	switch o.Change {
 	case "existing":
@@ -229,20 +285,81 @@ type Summary struct {
 	// MakespanSeconds is from the first creation to the last binding of the
 	// claims that were created.
 	MakespanSeconds float64
-	Stages          []Stage
+	// PerSecond is how many claims were bound in a second of that time.
+	PerSecond float64
+	Stages    []Stage
+	Steps     []Stage
 }
 
-// A Stage is how long claims took from their creation to a point. P99 needs
-// 100 samples; with fewer it is -1.
+// A Stage is how long claims took from their creation to a point, or, of a
+// summary's steps, from one point to the next. P99 needs 100 samples; with fewer
+// it is -1.
 type Stage struct {
-	Name               string // provisioned, bound, attached, running
-	N                  int
-	P50, P99, MaxValue float64
+	Name     string  `json:"name"` // provisioned, bound, attached, running; of a step one of Steps
+	N        int     `json:"n"`
+	P50      float64 `json:"p50"`
+	P99      float64 `json:"p99"`
+	MaxValue float64 `json:"max"`
+}
+
+// Steps are what happens to a claim, in order, and who does it.
+var Steps = []struct{ Name, What string }{
+	{"provision", "from created, or from the scheduler's choice of a node where the claim waits for that, to its volume made: the provisioner"},
+	{"bind", "from its volume made to Bound: the controller manager"},
+	{"request", "from Bound and its pod on a node to its attachment asked for: the controller manager"},
+	{"attach", "from its attachment asked for to attached: the attacher"},
+	{"start", "from attached to its pod running: the node reports the volume in use, mounts it and starts the containers"},
+}
+
+// steps are the claim's, in the order of Steps; -1 is unknown.
+func (c *Claim) steps() []float64 {
+	between := func(from, to int64) float64 {
+		if c.Late || from == 0 || to == 0 || to < from {
+			return -1
+		}
+		return float64(to-from) / 1e6
+	}
+	usable := int64(0)
+	if c.BoundMicros != 0 && c.ScheduledMicros != 0 {
+		usable = max(c.BoundMicros, c.ScheduledMicros)
+	}
+	start := between(c.AttachedMicros, c.RunningMicros)
+	if c.RequestedMicros == 0 && c.AttachedMicros == 0 { // it needs no attachment
+		start = between(usable, c.RunningMicros)
+	}
+	return []float64{
+		between(max(c.CreatedMicros, c.SelectedMicros), c.ProvisionedMicros),
+		between(c.ProvisionedMicros, c.BoundMicros),
+		between(usable, c.RequestedMicros),
+		between(c.RequestedMicros, c.AttachedMicros),
+		start,
+	}
+}
+
+// A Group is the claims of one storage class and binding mode.
+type Group struct {
+	Class, Mode string
+	Claims      []Claim
+}
+
+// Groups sorts claims by class and mode.
+func Groups(claims []Claim) []Group {
+	var groups []Group
+	for _, c := range claims {
+		i := slices.IndexFunc(groups, func(g Group) bool { return g.Class == c.Class && g.Mode == c.Mode })
+		if i < 0 {
+			i = len(groups)
+			groups = append(groups, Group{Class: c.Class, Mode: c.Mode})
+		}
+		groups[i].Claims = append(groups[i].Claims, c)
+	}
+	slices.SortFunc(groups, func(a, b Group) int { return cmp.Or(cmp.Compare(a.Class, b.Class), cmp.Compare(a.Mode, b.Mode)) })
+	return groups
 }
 
 // Summarize sums up claims.
 func Summarize(claims []Claim) Summary {
-	s := Summary{Claims: len(claims), MakespanSeconds: -1}
+	s := Summary{Claims: len(claims), MakespanSeconds: -1, PerSecond: -1}
 	var from, to int64
 	points := []struct {
 		name string
@@ -277,24 +394,34 @@ func Summarize(claims []Claim) Summary {
 	}
 	if from != 0 && to >= from {
 		s.MakespanSeconds = float64(to-from) / 1e6
+		if s.MakespanSeconds > 0 {
+			s.PerSecond = float64(s.Bound-s.Late) / s.MakespanSeconds
+		}
 	}
 	for _, p := range points {
-		st := Stage{Name: p.name, P50: -1, P99: -1, MaxValue: -1}
-		var xs []float64
-		for _, c := range claims {
-			if v := p.of(c); v >= 0 {
-				xs = append(xs, v)
-				st.MaxValue = max(st.MaxValue, v)
-			}
-		}
-		st.N = len(xs)
-		if v, ok := stat.Quantile(xs, 0.5); ok {
-			st.P50 = v
-		}
-		if v, ok := stat.Quantile(xs, 0.99); ok {
-			st.P99 = v
-		}
-		s.Stages = append(s.Stages, st)
+		s.Stages = append(s.Stages, stageOf(p.name, claims, p.of))
+	}
+	for i, step := range Steps {
+		s.Steps = append(s.Steps, stageOf(step.Name, claims, func(c Claim) float64 { return c.steps()[i] }))
 	}
 	return s
+}
+
+func stageOf(name string, claims []Claim, of func(Claim) float64) Stage {
+	st := Stage{Name: name, P50: -1, P99: -1, MaxValue: -1}
+	var xs []float64
+	for _, c := range claims {
+		if v := of(c); v >= 0 {
+			xs = append(xs, v)
+			st.MaxValue = max(st.MaxValue, v)
+		}
+	}
+	st.N = len(xs)
+	if v, ok := stat.Quantile(xs, 0.5); ok {
+		st.P50 = v
+	}
+	if v, ok := stat.Quantile(xs, 0.99); ok {
+		st.P99 = v
+	}
+	return st
 }

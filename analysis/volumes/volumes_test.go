@@ -61,14 +61,14 @@ func TestDerive(t *testing.T) {
 	pods := []record.Pod{{UID: "p", RunningMicros: 18 * s}, {UID: "q", RunningMicros: 1}}
 	got := Derive(objects, events, true, pods)
 	want := []Claim{
-		{Namespace: "ns", Name: "old", UID: "uid-old", State: "Bound", Volume: "pv-old", Node: "n0", ProvisionSeconds: -1, BindSeconds: -1, AttachSeconds: -1, RunSeconds: -1},
+		{Namespace: "ns", Name: "old", UID: "uid-old", State: "Bound", Volume: "pv-old", Node: "n0", Mode: "wait-for-first-consumer", ProvisionSeconds: -1, BindSeconds: -1, AttachSeconds: -1, RunSeconds: -1},
 		{
-			Namespace: "ns", Name: "dynamic", UID: "uid-dynamic", State: "Bound", Volume: "pv-1", Node: "n1",
+			Namespace: "ns", Name: "dynamic", UID: "uid-dynamic", State: "Bound", Volume: "pv-1", Node: "n1", Mode: "wait-for-first-consumer",
 			CreatedMicros: 10 * s, SelectedMicros: 11 * s, ProvisionedMicros: 13 * s, BoundMicros: 14 * s, AttachedMicros: 16 * s, RunningMicros: 18 * s,
 			ProvisionSeconds: 3, BindSeconds: 4, AttachSeconds: 6, RunSeconds: 8, Failures: 2, LastFailure: "ProvisioningFailed",
 		},
 		{
-			Namespace: "ns", Name: "static", UID: "uid-static", State: "deleted", Volume: "pv-static",
+			Namespace: "ns", Name: "static", UID: "uid-static", State: "deleted", Volume: "pv-static", Mode: "immediate",
 			CreatedMicros: 20 * s, ProvisionedMicros: 5 * s, BoundMicros: 22 * s, DeletedMicros: 40 * s,
 			ProvisionSeconds: -1, BindSeconds: 2, AttachSeconds: -1, RunSeconds: -1,
 		},
@@ -164,5 +164,53 @@ func TestMissing(t *testing.T) {
 	})
 	if _, err := Of(rec); !errors.Is(err, record.ErrMissing) || !strings.Contains(err.Error(), "grant list") {
 		t.Errorf("%v", err)
+	}
+}
+
+// Each step begins where the one before it has ended, and is told by storage
+// class and binding mode.
+func TestSteps(t *testing.T) {
+	of := func(o record.ObjectChange, class string) record.ObjectChange { o.Class = class; return o }
+	added := func(o record.ObjectChange) record.ObjectChange { o.Change = "added"; return o }
+	objects := []record.ObjectChange{
+		of(claim(10*s, "a", "added", "Pending", "", ""), "fast"),
+		{TimeMicros: 10*s + 1, Kind: "Pod", Namespace: "ns", UID: "p", Ref: "a"},
+		of(claim(11*s, "a", "modified", "Pending", "", "n1"), "fast"),
+		volume(14*s, "pv-a", "added", "ns/a"),
+		of(claim(15*s, "a", "modified", "Bound", "pv-a", "n1"), "fast"),
+		added(attachment(18*s, "attaching", "pv-a", "n1")),
+		attachment(22*s, "attached", "pv-a", "n1"),
+		of(claim(30*s, "b", "added", "Pending", "", ""), "slow"),
+		volume(31*s, "pv-b", "added", "ns/b"),
+		of(claim(33*s, "b", "modified", "Bound", "pv-b", ""), "slow"),
+		{TimeMicros: 34 * s, Kind: "Pod", Namespace: "ns", UID: "q", Ref: "b"},
+	}
+	pods := []record.Pod{{UID: "p", BoundMicros: 16 * s, RunningMicros: 27 * s}, {UID: "q", BoundMicros: 35 * s, RunningMicros: 38 * s}}
+	claims := Derive(objects, nil, true, pods)
+	Due(claims, []record.Operation{
+		{Verb: "create", Resource: "persistentvolumeclaims", Namespace: "ns", Name: "a", DueMicros: 8 * s, SentMicros: 9 * s},
+		{Verb: "create", Resource: "persistentvolumeclaims", Namespace: "ns", Name: "a", DueMicros: 50 * s, SentMicros: 50 * s},
+		{Verb: "delete", Resource: "persistentvolumeclaims", Namespace: "ns", Name: "b", DueMicros: 1, SentMicros: 1},
+	})
+	if claims[0].DueMicros != 8*s || claims[1].DueMicros != 0 {
+		t.Errorf("due at %d and %d", claims[0].DueMicros, claims[1].DueMicros)
+	}
+	groups := Groups(claims)
+	if len(groups) != 2 || groups[0].Class != "fast" || groups[0].Mode != "wait-for-first-consumer" || groups[1].Class != "slow" || groups[1].Mode != "immediate" {
+		t.Fatalf("%+v", groups)
+	}
+	// provision from the choice of the node, bind, request from the later of
+	// bound and placed, attach, start.
+	for i, want := range [][]float64{{3, 1, 2, 4, 5}, {1, 2, -1, -1, 3}} {
+		var got []float64
+		for _, st := range Summarize(groups[i].Claims).Steps {
+			got = append(got, st.MaxValue)
+		}
+		if !reflect.DeepEqual(got, want) {
+			t.Errorf("%s: steps %v, want %v", groups[i].Class, got, want)
+		}
+	}
+	if sum := Summarize(claims); sum.MakespanSeconds != 23 || sum.PerSecond != 2.0/23 {
+		t.Errorf("%+v", sum)
 	}
 }

@@ -17,12 +17,13 @@ import (
 // meta is what is taken from an object's metadata. Like all that is read here,
 // its fields alias the event.
 type meta struct {
-	uid, name, namespace, version      []byte
-	generation                         int64
-	deleting                           bool
-	labelPhase, labelObject, labelHash []byte
-	selectedNode                       []byte // that the scheduler chose for a claim
-	ownerKind, ownerName               []byte // of the controller
+	uid, name, namespace, version []byte
+	generation                    int64
+	deleting                      bool
+	labelRun, labelPhase          []byte
+	labelObject, labelHash        []byte
+	selectedNode                  []byte // that the scheduler chose for a claim
+	ownerKind, ownerName          []byte // of the controller
 }
 
 // sight is what is taken from a pod.
@@ -145,6 +146,8 @@ func (s *meta) read(m []byte) error {
 		case 11:
 			key, value, err := pair(b)
 			switch string(key) {
+			case LabelRun:
+				s.labelRun = value
 			case LabelPhase:
 				s.labelPhase = value
 			case LabelObject:

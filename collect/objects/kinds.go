@@ -15,7 +15,11 @@ type kind struct {
 	group      string
 	namespaced bool
 	read       func(s *seen, spec, status []byte) error
+	fields     string // field selector; empty for all
 }
+
+// claimKind is the kind that is counted too: see Claims.
+const claimKind = "PersistentVolumeClaim"
 
 // subject names the resource as RBAC and kubectl do.
 func (k kind) subject() string {
@@ -28,16 +32,16 @@ func (k kind) subject() string {
 // lifeKinds are the kinds whose changes become rows. Pods have a collector of
 // their own.
 var lifeKinds = []kind{
-	{"PersistentVolumeClaim", "/api/v1", "persistentvolumeclaims", "", true, (*seen).claim},
-	{"PersistentVolume", "/api/v1", "persistentvolumes", "", false, (*seen).volume},
-	{"VolumeAttachment", "/apis/storage.k8s.io/v1", "volumeattachments", "storage.k8s.io", false, (*seen).attachment},
-	{"Node", "/api/v1", "nodes", "", false, (*seen).nodeObject},
-	{"Lease", "/apis/coordination.k8s.io/v1", "leases", "coordination.k8s.io", true, (*seen).lease},
-	{"Deployment", "/apis/apps/v1", "deployments", "apps", true, (*seen).deployment},
-	{"ReplicaSet", "/apis/apps/v1", "replicasets", "apps", true, (*seen).replicaSet},
-	{"StatefulSet", "/apis/apps/v1", "statefulsets", "apps", true, (*seen).statefulSet},
-	{"DaemonSet", "/apis/apps/v1", "daemonsets", "apps", true, (*seen).daemonSet},
-	{"Job", "/apis/batch/v1", "jobs", "batch", true, (*seen).job},
+	{claimKind, "/api/v1", "persistentvolumeclaims", "", true, (*seen).claim, ""},
+	{"PersistentVolume", "/api/v1", "persistentvolumes", "", false, (*seen).volume, ""},
+	{"VolumeAttachment", "/apis/storage.k8s.io/v1", "volumeattachments", "storage.k8s.io", false, (*seen).attachment, ""},
+	{"Node", "/api/v1", "nodes", "", false, (*seen).nodeObject, ""},
+	{"Lease", "/apis/coordination.k8s.io/v1", "leases", "coordination.k8s.io", true, (*seen).lease, ""},
+	{"Deployment", "/apis/apps/v1", "deployments", "apps", true, (*seen).deployment, ""},
+	{"ReplicaSet", "/apis/apps/v1", "replicasets", "apps", true, (*seen).replicaSet, ""},
+	{"StatefulSet", "/apis/apps/v1", "statefulsets", "apps", true, (*seen).statefulSet, ""},
+	{"DaemonSet", "/apis/apps/v1", "daemonsets", "apps", true, (*seen).daemonSet, ""},
+	{"Job", "/apis/batch/v1", "jobs", "batch", true, (*seen).job, ""},
 }
 
 // States that are not the object's own words.
@@ -58,6 +62,7 @@ var (
 type seen struct {
 	meta
 	state, node, ref, controller []byte
+	class                        []byte // storage class
 	desired, ready               int32
 	built                        []byte // what ref and controller are put together in
 }
@@ -96,7 +101,16 @@ func (s *seen) build(a []byte, by byte, b []byte) []byte {
 
 func (s *seen) claim(spec, status []byte) (err error) {
 	s.node = s.selectedNode
-	if s.ref, err = text(spec, 3); err == nil {
+	err = fields(spec, func(num protowire.Number, b []byte, _ uint64) error {
+		switch num {
+		case 3:
+			s.ref = b
+		case 5:
+			s.class = b
+		}
+		return nil
+	})
+	if err == nil {
 		s.state, err = text(status, 1)
 	}
 	return err
@@ -104,6 +118,9 @@ func (s *seen) claim(spec, status []byte) (err error) {
 
 func (s *seen) volume(spec, status []byte) (err error) {
 	err = fields(spec, func(num protowire.Number, b []byte, _ uint64) error {
+		if num == 6 {
+			s.class = b
+		}
 		if num != 4 { // claimRef
 			return nil
 		}

@@ -37,6 +37,12 @@ type LivesOptions struct {
 	// WithoutEvents leaves Events out. A loaded cluster writes several for each
 	// pod, and the API server encodes each once more for whoever watches.
 	WithoutEvents bool
+	// Warnings watches those Events all the same that are warnings.
+	Warnings bool
+	// Run is the run whose claims are counted: see Claims.
+	Run string
+	// OnlyClaims watches those and nothing else.
+	OnlyClaims bool
 	// MaxEvents bounds the rows of Events; 0 stands for MaxEvents.
 	MaxEvents int
 	// Transport stands in for the one that Config makes.
@@ -50,6 +56,7 @@ type Lives struct {
 	o        LivesOptions
 	kinds    []*lives
 	events   *eventLog
+	claims   *Claims
 	ready    chan struct{} // closed when each watch is open or refused
 	ended    chan struct{}
 	shown    atomic.Int64 // frames and listed objects
@@ -66,16 +73,25 @@ func NewLives(o LivesOptions) *Lives {
 	if o.MaxEvents == 0 {
 		o.MaxEvents = MaxEvents
 	}
-	l := &Lives{o: o, ready: make(chan struct{}), ended: make(chan struct{}), awaiting: len(lifeKinds) + 1}
-	if o.WithoutEvents {
-		l.awaiting--
-	}
+	l := &Lives{o: o, ready: make(chan struct{}), ended: make(chan struct{}), claims: newClaims(o.Run)}
 	for i := range lifeKinds {
-		l.kinds = append(l.kinds, &lives{all: l, kind: &lifeKinds[i], objects: map[string]*life{}})
+		if lifeKinds[i].name == claimKind || !o.OnlyClaims {
+			l.kinds = append(l.kinds, &lives{all: l, kind: &lifeKinds[i], objects: map[string]*life{}})
+		}
+	}
+	l.awaiting = len(l.kinds)
+	if l.watchesEvents() {
+		l.awaiting++
 	}
 	l.events = &eventLog{all: l, counts: map[string]int32{}}
 	return l
 }
+
+// watchesEvents says whether Events are watched, if only some.
+func (l *Lives) watchesEvents() bool { return !l.o.OnlyClaims && (!l.o.WithoutEvents || l.o.Warnings) }
+
+// Claims tells how far the claims of the run have come.
+func (l *Lives) Claims() *Claims { return l.claims }
 
 // Name implements collect.Collector.
 func (l *Lives) Name() string { return "lives" }
@@ -99,6 +115,7 @@ func (l *Lives) Collect(ctx context.Context, w *record.Writer) error { return l.
 
 func (l *Lives) collect(ctx context.Context, w sink) error {
 	defer close(l.ended)
+	defer l.claims.over()
 	cfg := rest.CopyConfig(l.o.Config)
 	if cfg.Dial == nil {
 		// A connection of their own: what these streams bring must not stand
@@ -119,11 +136,14 @@ func (l *Lives) collect(ctx context.Context, w sink) error {
 		}
 		settled := sync.OnceFunc(l.settled)
 		s := stream{
-			api: &client{http: h, base: base + path}, collector: l.Name(), subject: k.subject(),
+			api: &client{http: h, base: base + path, fields: k.fields}, collector: l.Name(), subject: k.subject(),
 			ahead: 256, fresh: fresh, to: announced{to, settled}, gap: w.Gap,
 		}
 		following.Go(func() {
 			errs[i] = s.follow(ctx)
+			if k.name == claimKind {
+				l.claims.over()
+			}
 			settled()
 		})
 	}
@@ -132,10 +152,16 @@ func (l *Lives) collect(ctx context.Context, w sink) error {
 		follow(i, *k.kind, nil, k)
 	}
 	l.events.w = w
-	if l.o.WithoutEvents {
+	events := kind{version: "/api/v1", resource: "events", namespaced: true}
+	switch {
+	case !l.watchesEvents():
 		w.Gap(record.Gap{Collector: l.Name(), Subject: string(record.TableEvents), Reason: "Events are left out; --observe full watches them"})
-	} else {
-		follow(len(l.kinds), kind{version: "/api/v1", resource: "events", namespaced: true}, l.events.from, l.events)
+	case l.o.WithoutEvents:
+		w.Gap(record.Gap{Collector: l.Name(), Subject: "normal Events", Reason: "only warnings are watched; --observe full watches all Events"})
+		events.fields = "type=Warning"
+		fallthrough
+	default:
+		follow(len(l.kinds), events, l.events.from, l.events)
 	}
 	following.Wait()
 	return l.finish(w, errs)
@@ -274,6 +300,9 @@ func (k *lives) closed() {}
 func (k *lives) observe(at time.Time, change string, late bool) {
 	defer k.all.shown.Add(1)
 	s := &k.s
+	if k.kind.name == claimKind {
+		k.all.claims.observe(at, s, change)
+	}
 	us := at.UnixMicro()
 	revision := revisionOf(s.version)
 	x := k.objects[string(s.uid)]
@@ -309,7 +338,7 @@ func (s *seen) into(row *record.ObjectChange) (changed bool) {
 	for _, c := range []struct {
 		to   *string
 		from []byte
-	}{{&row.State, s.state}, {&row.Node, s.node}, {&row.Ref, s.ref}, {&row.Owner, s.controller}} {
+	}{{&row.State, s.state}, {&row.Node, s.node}, {&row.Ref, s.ref}, {&row.Owner, s.controller}, {&row.Class, s.class}} {
 		if *c.to != string(c.from) {
 			*c.to, changed = string(c.from), true
 		}
@@ -323,6 +352,9 @@ func (s *seen) into(row *record.ObjectChange) (changed bool) {
 func (k *lives) gone(at time.Time, x *life, late bool) {
 	x.writes++
 	k.write(at.UnixMicro(), x, changeDeleted, late)
+	if k.kind.name == claimKind {
+		k.all.claims.gone(at, x.row.UID)
+	}
 }
 
 func (k *lives) write(us int64, x *life, change string, late bool) {

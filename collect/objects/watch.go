@@ -50,6 +50,7 @@ type client struct {
 	http     *http.Client
 	base     string // …/api/v1/pods or …/namespaces/x/pods
 	selector string
+	fields   string // selector of fields
 }
 
 // dial makes what all clients of a collector share: the HTTP client and the
@@ -76,6 +77,9 @@ func dial(config *rest.Config, transport http.RoundTripper) (h *http.Client, bas
 func (c *client) get(ctx context.Context, query url.Values, accept string) (*http.Response, error) {
 	if c.selector != "" {
 		query.Set("labelSelector", c.selector)
+	}
+	if c.fields != "" {
+		query.Set("fieldSelector", c.fields)
 	}
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, c.base+"?"+query.Encode(), nil)
 	if err != nil {

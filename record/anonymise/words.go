@@ -58,7 +58,7 @@ var words = setOf(`
 var wellKnown = setOf(`
 	kube-system kube-public kube-node-lease default kubernetes
 	etcd kube-apiserver kube-controller-manager kube-scheduler kube-proxy kubelet kubectl kubeadm kube-aggregator kube-addon-manager cloud-controller-manager
-	kubedyno kubedyno-lab kubedyno-load kubedyno-hollow kubedyno-keeper kubedyno-collect kubedyno-cgroup etcdctl coredns kwok kwok-controller
+	kubedyno kubedyno-lab kubedyno-load kubedyno-hollow kubedyno-csi kubedyno-keeper kubedyno-collect kubedyno-cgroup etcdctl coredns kwok kwok-controller
 	default-scheduler metrics-server containerd containerd-shim containerd-shim-runc-v2 dockerd crio cri-o runc systemd systemd-journald systemd-logind systemd-udevd systemd-networkd systemd-resolved dbus-daemon
 	admin edit view cluster-admin kubernetes-admin kubernetes-super-admin kube-apiserver-kubelet-client kube-apiserver-etcd-client front-proxy-client system:anonymous anonymous root nobody
 	kube-root-ca.crt extension-apiserver-authentication extension-apiserver-authentication-reader kube-apiserver-legacy-service-account-token-tracking cluster-info kubeadm-config kubelet-config kube-dns
@@ -81,7 +81,7 @@ var programs = setOf(`
 
 // components are those whose names begin names of pods: kube-apiserver-NODE.
 var components = []string{"kube-apiserver", "kube-controller-manager", "kube-scheduler", "kube-proxy", "cloud-controller-manager", "etcd", "coredns",
-	"kubelet", "kubedyno-load", "kubedyno-hollow", "kubedyno-keeper", "kubedyno-collect", "kubedyno", "apiserver", "metrics-server", "kube-root-ca.crt"}
+	"kubelet", "kubedyno-load", "kubedyno-hollow", "kubedyno-csi", "kubedyno-keeper", "kubedyno-collect", "kubedyno", "apiserver", "metrics-server", "kube-root-ca.crt"}
 
 // kinds are the built-in kinds by the names of their resources.
 var kinds = func() map[string]string {
