@@ -77,6 +77,7 @@ func (c *checker) phase(path string, p *Phase, inner bool) {
 		c.wait(at, p)
 	}
 	c.loaded = c.loaded || p.Makes() != nil
+	c.claimed = c.claimed || p.Makes() != nil && p.Makes().claimsEach() > 0
 	c.ledger.step(*p)
 	c.capacity(at, p)
 }
@@ -133,11 +134,15 @@ func (c *checker) objects(path string, p *Phase) {
 	switch w := p.wait(); {
 	case w == nil:
 	case w.For == StateGone:
-		c.fail(path+".wait.for", "pods that were just created will not be gone")
+		c.fail(path+".wait.for", "what was just created will not be gone")
+	case o.claimsEach() > 0:
+		c.awaitedClaims(path, o, w)
+	case w.For == StateBound:
+		c.fail(path+".wait.for", fmt.Sprintf("claims are bound, and a %s is none: wait for running or another state", o.KindName()), path+".object")
 	case o.KindName() == "DaemonSet" && c.ledger.nodes == 0 && c.e.Cluster.Existing:
 		c.fail(path+".wait", "how many pods a DaemonSet gets on a cluster's own nodes is not known: use --nodes, or leave the wait out", path+".object")
 	case o.Object != nil && o.known().template == nil:
-		c.fail(path+".wait", fmt.Sprintf("a %s makes no pods, and only pods can be waited for", o.KindName()), path+".object")
+		c.fail(path+".wait", fmt.Sprintf("a %s makes no pods, and only pods and claims can be waited for", o.KindName()), path+".object")
 	}
 }
 
@@ -456,14 +461,14 @@ func (c *checker) delete(path string, p *Phase) {
 	d := p.Delete
 	g := c.target(path+".phase", d.Phase)
 	if d.Wait != nil && d.Wait.For != StateGone && d.Wait.For != "" {
-		c.fail(path+".wait.for", fmt.Sprintf("deleted pods will not be %s: wait for gone", d.Wait.For))
+		c.fail(path+".wait.for", fmt.Sprintf("what was deleted will not be %s: wait for gone", d.Wait.For))
 	}
 	if g == nil {
 		return
 	}
 	c.paced(path, d.Pacing, g.count)
-	if d.Wait != nil && g.each == 0 {
-		c.fail(path+".wait", fmt.Sprintf("the objects of phase %q have no pods, and only pods can be waited for", d.Phase))
+	if d.Wait != nil && g.each == 0 && g.claims == 0 {
+		c.fail(path+".wait", fmt.Sprintf("the objects of phase %q have no pods, and only pods and claims can be waited for", d.Phase))
 	}
 }
 
@@ -474,6 +479,8 @@ func (c *checker) wait(path string, p *Phase) {
 	switch {
 	case !c.loaded:
 		c.fail(path, "there is nothing to wait for: no phase before it creates anything")
+	case p.Wait.For == StateBound && !c.claimed:
+		c.fail(path+".for", "there is nothing to bind: no phase before it makes claims")
 	case p.Wait.For == StateGone && !removes:
 		c.fail(path+".for", "pods will not be gone: no phase before it deletes any")
 	}

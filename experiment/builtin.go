@@ -34,6 +34,9 @@ var (
 	nodesParam       = Param{"nodes", "50", "hollow nodes"}
 	podsPerNodeParam = Param{"pods-per-node", "30", "pods for each node"}
 	rateParam        = Param{"rate", "20/s", "how fast pods are created"}
+	batchNodesParam  = Param{"nodes", "10", "hollow nodes"}
+	claimsParam      = Param{"claims", "100", "claims, and pods that use them"}
+	batchRateParam   = Param{"rate", "burst", "how fast claims, and then pods, are created"}
 	churnRateParam   = Param{"rate", "5/s", "how fast Deployments are created and deleted"}
 )
 
@@ -44,6 +47,7 @@ func Builtins() []Info {
 		{"density", "one Deployment with 30 pods for each node, created at once: how fast do pods start?", []Param{nodesParam, podsPerNodeParam}},
 		{"density-direct", "the same number of bare pods at a fixed rate: does the cluster keep up?", []Param{nodesParam, podsPerNodeParam, rateParam}},
 		{"idle", "nodes and nothing else, for two minutes: what does the cluster cost before anybody uses it?", []Param{nodesParam}},
+		{"pvc-batch", "100 volume claims at once, and a pod for each: are all bound within 180 s, without an error?", []Param{batchNodesParam, claimsParam, batchRateParam}},
 	}
 }
 
@@ -108,6 +112,7 @@ type builtinValues struct {
 	Nodes, PodsPerNode, Pods, NodePods int
 	// Of churn: with what is going, a tenth more pods than stay, and a little.
 	Deployments, ChurnPods int
+	Claims, NodeVolumes    int
 	Rate                   string
 }
 
@@ -132,10 +137,16 @@ func (info Info) values(p Params) (builtinValues, error) {
 		}
 		return n
 	}
-	const mostNodes, mostPods = 20_000, 1000
+	const mostNodes, mostPods, mostClaims = 20_000, 1000, 10_000
 	v.Nodes = number("nodes", mostNodes)
 	if _, ok := given["pods-per-node"]; ok {
 		v.PodsPerNode = number("pods-per-node", mostPods)
+	}
+	if _, ok := given["claims"]; ok {
+		v.Claims = number("claims", mostClaims)
+		// The scheduler spreads pods well enough for twice their mean.
+		v.NodeVolumes = max(defaultVolumesPerNode, 2*(v.Claims+v.Nodes-1)/max(v.Nodes, 1))
+		v.PodsPerNode = v.NodeVolumes
 	}
 	v.Pods = v.Nodes * v.PodsPerNode
 	// Asking for more pods on a node than it holds by default is asking for larger nodes.

@@ -382,7 +382,7 @@ func want(t reflect.Type) string {
 	case durationType:
 		return "a duration such as 250ms, 5s or 2m"
 	case limitType:
-		return "a duration such as 5s or a rate such as 100/s"
+		return "a duration such as 5s, a rate such as 100/s or a number of failures"
 	case quantityType:
 		return "a quantity such as 500m, 16 or 64Gi"
 	case perSecondType:

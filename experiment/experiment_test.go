@@ -213,8 +213,12 @@ func TestBuiltins(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%s: %v", b.Name, err)
 		}
-		pods := map[string][2]int{"density": {1500, 1500}, "density-direct": {1500, 1500}, "churn": {450, 1500}, "idle": {0, 0}}[b.Name]
-		if e.Name != b.Name || e.ExpectedPods() != pods[0] || e.PeakPods() != pods[1] || e.Cluster.Nodes.All() != 50 {
+		pods := map[string][2]int{"density": {1500, 1500}, "density-direct": {1500, 1500}, "churn": {450, 1500}, "idle": {0, 0}, "pvc-batch": {100, 100}}[b.Name]
+		nodes := 50
+		if b.Name == "pvc-batch" {
+			nodes = 10
+		}
+		if e.Name != b.Name || e.ExpectedPods() != pods[0] || e.PeakPods() != pods[1] || e.Cluster.Nodes.All() != nodes {
 			t.Errorf("%s: %d pods, %d at most, %d nodes", b.Name, e.ExpectedPods(), e.PeakPods(), e.Cluster.Nodes.All())
 		}
 		data, err := e.YAML()
@@ -312,7 +316,7 @@ objectives: [{indicator: pod-startup, limit: 5s}]
 
 		{set: "cluster.nodes", want: "--set cluster.nodes: want PATH=VALUE, such as cluster.nodes=100 or kube-scheduler.args.kube-api-qps=200"},
 		{set: "kube-schedular.cpu=1", want: `--set kube-schedular.cpu=1: unknown component or field "kube-schedular", did you mean "kube-scheduler"?`},
-		{set: "cluster.components.kube-proxy.cpu=1", want: `--set cluster.components.kube-proxy.cpu=1: unknown component "kube-proxy" (valid: etcd, kube-apiserver, kube-controller-manager, kube-scheduler, kubedyno-hollow, kubedyno-load)`},
+		{set: "cluster.components.kube-proxy.cpu=1", want: `--set cluster.components.kube-proxy.cpu=1: unknown component "kube-proxy" (valid: etcd, kube-apiserver, kube-controller-manager, kube-scheduler, kubedyno-csi, kubedyno-hollow, kubedyno-load)`},
 		{set: "etcd.flags.v=1", want: `--set etcd.flags.v=1: etcd: unknown part "flags" (valid: args, env, binary, cpu)`},
 		{set: "etcd.cpu=half", want: `--set etcd.cpu=half: etcd.cpu: want a number, got the text "half"`},
 		{set: "etcd.cpu=0", want: `--set etcd.cpu=0: etcd.cpu: must be at least 0.01, got 0`},

@@ -63,6 +63,7 @@ func (x *explainer) cluster() {
 			x.line("  And %s: containerd and a kubelet, in namespaces of their own on this machine.", count(c.Nodes.Real, "real node"))
 		}
 	}
+	x.storage()
 	for _, name := range sortedKeys(c.Components) {
 		x.line("  %s %s", name, strings.Join(c.Components[name].inWords(), ", "))
 	}
@@ -151,8 +152,15 @@ func awaited(s Step) string {
 	if s.Until.For == StateGone {
 		n = s.Removes
 	}
-	if s.Wait != nil {
+	switch {
+	case s.Wait != nil && s.Until.For == StateBound:
+		return "all claims that were asked for are bound"
+	case s.Wait != nil:
 		return "all pods that were asked for are " + what
+	case s.Until.For == StateGone && s.ClaimsLess > 0:
+		return fmt.Sprintf("%s are %s", count(s.ClaimsLess, "claim"), what)
+	case s.Claims > 0:
+		return fmt.Sprintf("%s are %s", count(s.Claims, "claim"), what)
 	}
 	return fmt.Sprintf("%s are %s", count(n, "pod"), what)
 }
@@ -289,6 +297,14 @@ func (x *explainer) judged() {
 		switch o.Indicator {
 		case Throughput:
 			x.line("  %s: at least %s pods bound", o.Name, o.Limit)
+		case ClaimBound:
+			which := fmt.Sprintf("%s %% of the claims are bound", formatFloat(o.Quantile*100))
+			if o.Quantile == 1 {
+				which = "the last claim is bound"
+			}
+			x.line("  %s: %s within %s of when it is due", o.Name, which, o.Limit)
+		case ClaimFailures:
+			x.line("  %s: at most %s failed operations and warnings about claims", o.Name, o.Limit)
 		case IntentLatency:
 			which := fmt.Sprintf("%s %% of the pods run", formatFloat(o.Quantile*100))
 			if o.Quantile == 1 {

@@ -2,6 +2,7 @@ package experiment
 
 import (
 	"math"
+	"slices"
 	"time"
 )
 
@@ -19,6 +20,8 @@ type Step struct {
 	Adds, Removes int
 	// Total is how many pods should be there when the step is over.
 	Total int
+	// Claims and ClaimsLess are the claims that the step asks for and gives up.
+	Claims, ClaimsLess int
 	// Parallel are the steps that begin together; the step is nothing else then.
 	Parallel []Step
 }
@@ -32,7 +35,8 @@ func (e *Experiment) Plan() []Step {
 	for _, p := range e.Phases {
 		if p.Wait != nil {
 			last := len(steps) - 1
-			if last >= 0 && steps[last].Until == nil && steps[last].Settle == nil && steps[last].Parallel == nil && steps[last].Kind == p.Kind {
+			if last >= 0 && steps[last].Until == nil && steps[last].Settle == nil && steps[last].Parallel == nil && steps[last].Kind == p.Kind &&
+				(p.Wait.For == StateBound) == (steps[last].Claims > 0) {
 				steps[last].Until = p.Wait
 				continue
 			}
@@ -51,6 +55,22 @@ func (e *Experiment) ExpectedPods() int {
 		}
 	}
 	return n
+}
+
+// ExpectedClaims is how many claims the steady phases ask for.
+func (e *Experiment) ExpectedClaims() int {
+	n := 0
+	for _, s := range flat(e.Plan()) {
+		if s.Kind == KindSteady {
+			n += s.Claims
+		}
+	}
+	return n
+}
+
+// MakesClaims reports whether any phase does.
+func (e *Experiment) MakesClaims() bool {
+	return slices.ContainsFunc(flat(e.Plan()), func(s Step) bool { return s.Claims > 0 })
 }
 
 // PeakPods is the largest number of pods that should be there at one time.
@@ -90,6 +110,7 @@ type group struct {
 	made        *Objects
 	count       int // objects alive
 	each        int // pods of one object
+	claims      int // of one object
 	cpu, memory float64
 	next        int // index of the next object
 }
@@ -97,7 +118,7 @@ type group struct {
 func (g *group) pods() int { return g.count * g.each }
 
 func newGroup(o *Objects, nodes int) *group {
-	g := &group{made: o, count: o.Count, each: o.PodsEach(nodes), next: o.Count}
+	g := &group{made: o, count: o.Count, each: o.PodsEach(nodes), claims: o.claimsEach(), next: o.Count}
 	g.cpu, g.memory = o.requests()
 	return g
 }
@@ -112,6 +133,7 @@ func (l *ledger) step(p Phase) Step {
 	for _, inner := range p.Parallel {
 		one := l.step(inner)
 		s.Adds, s.Removes, s.Operations = s.Adds+one.Adds, s.Removes+one.Removes, s.Operations+one.Operations
+		s.Claims, s.ClaimsLess = s.Claims+one.Claims, s.ClaimsLess+one.ClaimsLess
 		s.Parallel = append(s.Parallel, one)
 	}
 	g := l.live[p.target()]
@@ -119,7 +141,7 @@ func (l *ledger) step(p Phase) Step {
 	case o != nil:
 		made := newGroup(o, l.nodes)
 		l.live[p.Name] = made
-		s.Operations, s.Adds = o.Count, made.pods()
+		s.Operations, s.Adds, s.Claims = o.Count, made.pods(), made.count*made.claims
 	case p.Read != nil:
 		s.Operations = p.Read.Operations()
 	case g == nil:
@@ -138,9 +160,10 @@ func (l *ledger) step(p Phase) Step {
 		batch, cycles := p.Churn.Batches(g.count)
 		s.Operations = 2 * batch * cycles
 		s.Adds, s.Removes = batch*cycles*g.each, batch*cycles*g.each
+		s.Claims, s.ClaimsLess = batch*cycles*g.claims, batch*cycles*g.claims
 		g.next += batch * cycles
 	case p.Delete != nil:
-		s.Operations, s.Removes = g.count, g.pods()
+		s.Operations, s.Removes, s.ClaimsLess = g.count, g.pods(), g.count*g.claims
 		delete(l.live, p.Delete.Phase)
 	}
 	if p.Parallel == nil {

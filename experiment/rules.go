@@ -21,6 +21,7 @@ import (
 //	cpu, memory  what a quantity measures
 //	name         a name fit for labels and file names
 //	image        an image reference
+//	driver       the name of a CSI driver
 //	url          an http or https address without credentials
 //	labels       a map of Kubernetes labels
 //	resource     a resource such as pods or widgets.example.com/v1
@@ -131,12 +132,16 @@ var (
 	labelKey   = regexp.MustCompile(`^([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$`)
 	// A resource may name its group, and a version of it.
 	resourceForm = regexp.MustCompile(`^[a-z][a-z0-9]*(\.[a-z0-9.-]+(/v[a-z0-9]+)?)?$`)
+	driverForm   = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`)
 	imageForm    = regexp.MustCompile(`^[a-z0-9]([a-zA-Z0-9._/:@-]*[a-zA-Z0-9])?$`)
 )
 
 // maxName leaves room for what names are built into: labels, pods of
 // Deployments, files.
 const maxName = 40
+
+// maxDriver is the API's limit of a CSI driver's name.
+const maxDriver = 63
 
 // breach is how a value breaks its rules, or "".
 func breach(v reflect.Value, r rules) string {
@@ -186,6 +191,8 @@ func textBreach(v reflect.Value, r rules) string {
 		return fmt.Sprintf("%s is not a name: at most %d lower-case letters, digits and '-', with a letter or digit at both ends", quote(s), maxName)
 	case r.has("image") && !imageForm.MatchString(s):
 		return fmt.Sprintf("%s is not an image reference such as registry.k8s.io/pause:3.10", quote(s))
+	case r.has("driver") && (!driverForm.MatchString(s) || len(s) > maxDriver):
+		return fmt.Sprintf("%s is not the name of a CSI driver, such as csi.example.com: at most %d lower-case letters, digits, '-' and '.'", quote(s), maxDriver)
 	case r.has("url"):
 		return urlBreach(s)
 	case r.has("resource") && !resourceForm.MatchString(s):
@@ -242,12 +249,19 @@ func quantityBreach(q Quantity, r rules) string {
 var (
 	controlPlane = []string{"etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler"}
 	harness      = []string{"kubedyno-hollow", "kubedyno-load"}
+	// Of ours too, but in a user's stead, and so part of what is measured.
+	sidecars = []string{"kubedyno-csi"}
 )
 
 // ComponentNames lists the valid keys of Cluster.Components, sorted.
-func ComponentNames() []string { return append(slices.Clone(controlPlane), sortedHarness()...) }
+func ComponentNames() []string {
+	return append(slices.Clone(controlPlane), slices.Sorted(slices.Values(slices.Concat(harness, sidecars)))...)
+}
 
-func sortedHarness() []string { return slices.Sorted(slices.Values(harness)) }
+// isOurs reports whether kubedyno itself is the component's program.
+func isOurs(component string) bool {
+	return IsHarness(component) || slices.Contains(sidecars, component)
+}
 
 // IsHarness reports whether the component belongs to kubedyno and not to the
 // system under test.

@@ -54,7 +54,7 @@ func (s *schemer) of(t reflect.Type, r rules) object {
 			}}
 		})
 	case limitType:
-		return object{"type": "string", "description": want(t)}
+		return object{"anyOf": []object{{"type": "string"}, {"type": "integer", "minimum": 0}}, "description": want(t)}
 	case quantityType:
 		return object{"anyOf": []object{{"type": "number", "minimum": 0}, {"type": "string", "pattern": `^([0-9.]+)[a-zA-Z]*$|` + variableReference}}}
 	case manifestType:

@@ -55,6 +55,8 @@ type Cluster struct {
 	Node  Node  `yaml:"node"`
 	// Components holds what differs from the profile, by component name.
 	Components map[string]Component `yaml:"components" rule:"keys=component"`
+	// Storage is a simulated CSI driver; left out, there is none.
+	Storage *Storage `yaml:"storage"`
 
 	// Existing says that the control plane is not ours, so that its own nodes
 	// may take the pods. The command line sets it, not the file; with it,
@@ -448,27 +450,29 @@ type Delete struct {
 // State is what a wait waits for.
 type State string
 
-// The states of pods that can be waited for.
+// The states of pods and claims that can be waited for.
 const (
 	StateCreated   State = "created"
-	StateScheduled State = "scheduled"
-	StateRunning   State = "running"
-	StateReady     State = "ready"
+	StateScheduled State = "scheduled" // pods
+	StateRunning   State = "running"   // pods
+	StateReady     State = "ready"     // pods
+	StateBound     State = "bound"     // claims
 	StateGone      State = "gone"
 )
 
 func (State) values() []string {
-	return []string{string(StateCreated), string(StateScheduled), string(StateRunning), string(StateReady), string(StateGone)}
+	return []string{string(StateCreated), string(StateScheduled), string(StateRunning), string(StateReady), string(StateBound), string(StateGone)}
 }
 
-// Wait lasts until pods are in a state: those of the action that it belongs to,
-// or, in a wait that stands alone, all that were asked for so far and not
-// deleted. See Plan for what belongs together.
+// Wait lasts until pods are in a state, or claims where the action makes those:
+// those of the action that it belongs to, or, in a wait that stands alone, all
+// pods that were asked for so far and not deleted, and of bound all claims. See
+// Plan for what belongs together.
 type Wait struct {
 	For State `yaml:"for" rule:"required,short"`
 	// Timeout counts from the moment the last operation was sent.
 	Timeout time.Duration `yaml:"timeout" rule:"min=1s,max=24h"`
-	// Stall ends the wait when no pod made progress for this long.
+	// Stall ends the wait when no pod, or no claim, made progress for this long.
 	Stall time.Duration `yaml:"stall" rule:"min=1s,max=24h"`
 }
 
@@ -485,10 +489,12 @@ const (
 	PodStartup    Indicator = "pod-startup"    // seconds, at a quantile
 	IntentLatency Indicator = "intent-latency" // seconds, at a quantile of the pods; 1 is the last pod
 	Throughput    Indicator = "throughput"     // bindings per second, time-weighted mean, at least
+	ClaimBound    Indicator = "claim-bound"    // seconds, at a quantile of the claims; 1 is the last claim
+	ClaimFailures Indicator = "claim-failures" // operations that failed and warnings about claims, at most
 )
 
 func (Indicator) values() []string {
-	return []string{string(PodStartup), string(IntentLatency), string(Throughput)}
+	return []string{string(PodStartup), string(IntentLatency), string(Throughput), string(ClaimBound), string(ClaimFailures)}
 }
 
 // Objective is a limit that the run should keep.
@@ -496,14 +502,15 @@ type Objective struct {
 	Name      string    `yaml:"name" rule:"name"` // defaults to the indicator
 	Indicator Indicator `yaml:"indicator" rule:"required"`
 	Quantile  float64   `yaml:"quantile" rule:"min=0,max=1"`
-	// Limit is the longest duration of a latency, the lowest rate of a throughput.
+	// Limit is the longest duration of a latency, the lowest rate of a
+	// throughput, the largest number of failures.
 	Limit Limit `yaml:"limit" rule:"required"`
 }
 
-// Limit is a duration or a rate.
+// Limit is a duration, a rate or a number.
 type Limit struct {
-	Value float64 // seconds or per second
-	Unit  string  // s or 1/s, as in record.Objective
+	Value float64 // seconds, per second, or how many
+	Unit  string  // s, 1/s or 1, as in record.Objective
 }
 
 // Rate says how fast operations come due. The zero Rate was left out and

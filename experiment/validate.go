@@ -107,8 +107,8 @@ func (e *Experiment) complete() {
 			switch o.Indicator {
 			case PodStartup:
 				o.Quantile = 0.99 // the SLO's
-			case IntentLatency:
-				o.Quantile = 1 // the last pod: when the user has what was asked for
+			case IntentLatency, ClaimBound:
+				o.Quantile = 1 // the last one: when the user has what was asked for
 			}
 		}
 	}
@@ -289,6 +289,7 @@ func (e *Experiment) problems() Problems {
 	c.apps()
 	c.distribution("cluster.node.startDelay", e.Cluster.Node.StartDelay)
 	c.distribution("cluster.node.stopDelay", e.Cluster.Node.StopDelay)
+	c.storage()
 	c.phases()
 	c.actors()
 	c.objectives()
@@ -394,6 +395,7 @@ type checker struct {
 	names    map[string]string // of phases, to their paths
 	ledger   ledger
 	loaded   bool    // some phase before makes objects
+	claimed  bool    // some phase before makes claims
 	most     float64 // pods, where the nodes have too little room
 	room     func()  // reports that
 	problems Problems
@@ -413,7 +415,7 @@ func (c *checker) fail(path, text string, on ...string) {
 func (c *checker) components() {
 	for _, name := range sortedKeys(c.e.Cluster.Components) {
 		path := "cluster.components." + name
-		if !IsHarness(name) {
+		if !isOurs(name) {
 			continue
 		}
 		comp := c.e.Cluster.Components[name]
@@ -469,23 +471,37 @@ func (c *checker) objectives() {
 			names[o.Name] = i
 		}
 		limit, quantile := path+".limit", path+".quantile"
+		isNot := func(unit string) bool { return o.Limit.Unit != "" && o.Limit.Unit != unit } // one that is missing was reported
 		switch o.Indicator {
 		case Throughput:
-			if o.Limit.Unit == "s" {
+			if isNot("1/s") {
 				c.fail(limit, "the limit of a throughput is a rate such as 100/s")
 			}
 			if o.Quantile != 0 || c.src.present(quantile) {
 				c.fail(quantile, "unused: a throughput is a mean")
 			}
-		case PodStartup, IntentLatency:
-			if o.Limit.Unit == "1/s" {
+		case ClaimFailures:
+			if isNot("1") {
+				c.fail(limit, "the limit of failures is a number such as 0")
+			}
+			if o.Quantile != 0 || c.src.present(quantile) {
+				c.fail(quantile, "unused: failures are counted")
+			}
+		case PodStartup, IntentLatency, ClaimBound:
+			if isNot("s") {
 				c.fail(limit, "the limit of a latency is a duration such as 5s")
 			}
 			if o.Quantile <= 0 {
 				c.fail(quantile, "must be above 0, such as 0.99")
 			}
 		}
-		if len(c.problems) == 0 && c.e.ExpectedPods() == 0 && !c.e.hasScale() {
+		if len(c.problems) > 0 {
+			continue
+		}
+		switch aboutClaims := o.Indicator == ClaimBound || o.Indicator == ClaimFailures; {
+		case aboutClaims && c.e.ExpectedClaims() == 0:
+			c.fail(path, "nothing to judge: no steady phase makes claims", "phases")
+		case !aboutClaims && c.e.ExpectedPods() == 0 && !c.e.hasScale():
 			c.fail(path, "nothing to judge: no steady phase makes pods", "phases")
 		}
 	}

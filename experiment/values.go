@@ -130,9 +130,16 @@ func parseLimit(s string) (Limit, error) {
 		n, err := parsePerSecond(s)
 		return Limit{Value: n, Unit: "1/s"}, err
 	}
+	if whole.MatchString(s) {
+		n, err := strconv.Atoi(s)
+		if err != nil || n < 0 {
+			return Limit{}, fmt.Errorf("%s is no number of failures", s)
+		}
+		return Limit{Value: float64(n), Unit: "1"}, nil
+	}
 	d, err := time.ParseDuration(s)
 	if err != nil {
-		return Limit{}, errors.New("want a duration such as 5s for a latency, or a rate such as 100/s for a throughput")
+		return Limit{}, errors.New("want a duration such as 5s for a latency, a rate such as 100/s for a throughput, or a number of failures")
 	}
 	if d <= 0 {
 		return Limit{}, errors.New("a limit must be above 0")
@@ -142,8 +149,11 @@ func parseLimit(s string) (Limit, error) {
 
 // String is the limit as the file writes it.
 func (l Limit) String() string {
-	if l.Unit == "1/s" {
+	switch l.Unit {
+	case "1/s":
 		return perSecond(l.Value)
+	case "1":
+		return formatFloat(l.Value)
 	}
 	return formatDuration(time.Duration(math.Round(l.Value * float64(time.Second))))
 }

@@ -19,11 +19,12 @@ const (
 const (
 	Hollow = "kubedyno-hollow"
 	Load   = "kubedyno-load"
+	CSI    = "kubedyno-csi"
 )
 
 var (
 	components = []string{Etcd, APIServer, ControllerManager, Scheduler}
-	harness    = []string{Hollow, Load}
+	harness    = []string{Hollow, Load, CSI}
 )
 
 // DefaultProfile is what a cluster set up with kubeadm runs. A lab that tunes

@@ -12,6 +12,7 @@ import (
 	"github.com/kubedyno/kubedyno/hollow"
 	"github.com/kubedyno/kubedyno/load"
 	"github.com/kubedyno/kubedyno/load/actor"
+	"github.com/kubedyno/kubedyno/storage"
 )
 
 // helpers are the roles this program takes when it is executed under another
@@ -27,6 +28,9 @@ var helpers = map[string]func(context.Context) error{
 	},
 	"kubedyno-load":   func(ctx context.Context) error { return load.ProcessMain(ctx, os.Stdin, os.Stdout, os.Stderr) },
 	actor.ProcessName: func(ctx context.Context) error { return actor.ProcessMain(ctx, os.Stdin, os.Stdout, os.Stderr) },
+	storage.ProcessName: func(ctx context.Context) error {
+		return storage.ProcessMain(ctx, os.Stdin, os.Stdout, os.Stderr)
+	},
 	realnode.KeeperName: func(ctx context.Context) error {
 		return say(realnode.KeeperName, realnode.KeeperMain(ctx, os.Stdin, os.Stdout, os.Stderr))
 	},
