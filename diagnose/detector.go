@@ -60,6 +60,7 @@ func Run(src Source, detectors []Detector) (*Diagnosis, error) {
 		Throughput: v.Throughput, Latencies: v.Latencies, Lost: v.Lost,
 		Resources: v.Resources, Limits: v.Limits, Objectives: v.judgeObjectives(len(invalid) == 0),
 		Warnings: append(append([]string{}, v.Meta.Warnings...), v.Warnings...),
+		Claims:   v.Claims,
 	}
 	if d.InvalidReasons == nil {
 		d.InvalidReasons = []string{}
@@ -236,6 +237,9 @@ func (v *View) invalid() []string {
 		if c.Stuck > 0 {
 			why = append(why, fmt.Sprintf("%d of %d pods never ran", c.Stuck, c.Seen))
 		}
+	}
+	if k := v.Claims; k != nil && k.Lost > 0 {
+		why = append(why, fmt.Sprintf("%d of %d claims never appeared", k.Lost, k.Expected))
 	}
 	if c.Missed > 0 {
 		why = append(why, fmt.Sprintf("the load generator never sent %d of %d requests", c.Missed, c.Requests))

@@ -74,6 +74,7 @@ type Diagnosis struct {
 	Limits     []Limit            `json:"limits"`
 	Objectives []record.Objective `json:"objectives"`
 	Warnings   []string           `json:"warnings"`
+	Claims     *Claims            `json:"claims,omitempty"` // where the load makes claims
 }
 
 // Err is nil for a valid run without a bottleneck; else it wraps ErrInvalid or
@@ -273,7 +274,8 @@ type LatencyOf struct {
 	P99        *float64 `json:"p99"`
 	Max        *float64 `json:"max"` // null where some never arrived
 
-	sorted []float64 // of those that arrived
+	sorted  []float64 // of those that arrived
+	reached string    // what they did by that; empty: ran
 }
 
 // Resource is something that does work for pods, and how much of it at most.

@@ -1,6 +1,7 @@
 package diagnose
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 
@@ -13,6 +14,8 @@ const (
 	indicatorStartup    = "pod-startup"
 	indicatorIntent     = "intent-latency"
 	indicatorThroughput = "throughput"
+	indicatorClaims     = "claim-bound"
+	indicatorFailures   = "claim-failures"
 )
 
 // sure is the confidence with which a quantile is said to be kept.
@@ -33,6 +36,14 @@ func (v *View) judgeObjectives(valid bool) []record.Objective {
 			o = v.Latencies.Intent.judge(o)
 		case o.Indicator == indicatorThroughput:
 			o = v.judgeThroughput(o)
+		case v.Claims == nil && (o.Indicator == indicatorClaims || o.Indicator == indicatorFailures):
+			o.Reason = "the load made no claims"
+		case o.Indicator == indicatorClaims && v.Claims.Missing != "":
+			o.Reason = v.Claims.Missing
+		case o.Indicator == indicatorClaims:
+			o = v.Claims.ToBound.judge(o)
+		case o.Indicator == indicatorFailures:
+			o = v.Claims.judgeFailures(o)
 		default:
 			o.Reason = fmt.Sprintf("this kubedyno knows no indicator %q", o.Indicator)
 		}
@@ -56,7 +67,7 @@ func (l LatencyOf) judge(o record.Objective) record.Objective {
 	o.Assessed = true
 	rank := max(1, int(math.Ceil(float64(l.N)*o.Quantile-1e-9)))
 	if rank > len(l.sorted) {
-		o.Reason = fmt.Sprintf("%d of %d never ran", l.Incomplete, l.N)
+		o.Reason = fmt.Sprintf("%d of %d never %s", l.Incomplete, l.N, cmp.Or(l.reached, "ran"))
 		if len(l.sorted) > 0 {
 			o.Value = l.sorted[len(l.sorted)-1]
 		}

@@ -17,6 +17,8 @@ type Source interface {
 	Processes() ([]record.ProcessSample, error)
 	MachineSamples() ([]record.MachineSample, error)
 	Requests() ([]record.Request, error)
+	Objects() ([]record.ObjectChange, error)
+	Events() ([]record.Event, error)
 	Steady() (record.Window, bool)
 	Increase(metric string, match map[string]string, w record.Window) (value float64, ok bool, err error)
 }

@@ -65,6 +65,7 @@ type View struct {
 	Rate       float64 // pods bound per second; 0 unknown
 	Throughput *stat.Throughput
 	Latencies  Latencies
+	Claims     *Claims // nil where the load makes none
 	Resources  []Resource
 	Limits     []Limit
 	Harness    Harness
@@ -88,6 +89,9 @@ func NewView(src Source) (*View, error) {
 		return nil, err
 	}
 	v.count()
+	if err := v.accountClaims(); err != nil {
+		return nil, err
+	}
 	v.accountStages()
 	v.accountLatencies()
 	v.accountLimits()
@@ -107,12 +111,7 @@ func (v *View) read() error {
 	if err != nil {
 		return err
 	}
-	steady := map[string]bool{}
-	for _, p := range v.Meta.Phases {
-		if p.Kind == record.PhaseSteady {
-			steady[p.Name] = true
-		}
-	}
+	steady := v.steadyPhases()
 	window, hasWindow := v.src.Steady()
 	for _, p := range pods {
 		at := firstSet(p.DueMicros, p.CreatedMicros)

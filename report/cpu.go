@@ -3,6 +3,7 @@ package report
 import (
 	"math"
 	"sort"
+	"strings"
 
 	"github.com/kubedyno/kubedyno/record"
 )
@@ -11,12 +12,13 @@ import (
 // test at the bottom, what we add above it, the rest of the machine on top.
 var componentOrder = []string{
 	"etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler",
-	"kubedyno-hollow", "kubedyno-load", "kubedyno", "other",
+	"kubedyno-csi", "kubedyno-hollow", "kubedyno-load", "kubedyno", "other",
 }
 
 // isHarness tells by name; recordings mark their components too.
 func isHarness(component string) bool {
-	return len(component) >= 8 && component[:8] == "kubedyno"
+	// kubedyno-csi stands for a user's CSI sidecars.
+	return strings.HasPrefix(component, "kubedyno") && component != "kubedyno-csi"
 }
 
 func rankOf(component string) int {
@@ -26,7 +28,7 @@ func rankOf(component string) int {
 		}
 	}
 	if isHarness(component) {
-		return 6 // with ourselves: the keeper, say
+		return 7 // with ourselves: the keeper, say
 	}
 	// An unknown component of the cluster goes between the known ones and the harness.
 	return 4

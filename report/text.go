@@ -40,6 +40,9 @@ func WriteSummary(w io.Writer, o Options, m record.Meta, d *diagnose.Diagnosis, 
 	t.verdict(d)
 	t.line("")
 	var facts []string
+	if c := d.Claims; c != nil {
+		facts = append(facts, fmt.Sprintf("%d of %d claims were bound;", c.Bound, c.Expected))
+	}
 	facts = append(facts, fmt.Sprintf("%d of %d pods ran", d.Pods.Running, d.Pods.Expected))
 	if d.Window.Seconds > 0 {
 		facts = append(facts, "in "+seconds(d.Window.Seconds))
@@ -60,6 +63,7 @@ func WriteSummary(w io.Writer, o Options, m record.Meta, d *diagnose.Diagnosis, 
 		t.wrap("", "", fmt.Sprintf("What simulated nodes leave out is in the recording (%d things); %s.", len(m.LeftOut), m.Nodes.Fidelity))
 	}
 	t.numbers(d)
+	t.claims(d)
 	t.notAssessed(d)
 	for _, wn := range d.Warnings {
 		t.wrap("", t.paint(yellow, "warning: "), wn)
@@ -94,6 +98,7 @@ func writeJSON(w io.Writer, v any) error {
 func (t *text) diagnosis(d *diagnose.Diagnosis) {
 	t.verdict(d)
 	t.numbers(d)
+	t.claims(d)
 	t.stages(d)
 	for i, f := range d.Findings {
 		t.finding(i+1, f)
@@ -208,9 +213,9 @@ func (t *text) numbers(d *diagnose.Diagnosis) {
 		case !ob.Assessed:
 			row("objective", ob.Name, "not assessed, and so not met: "+ob.Reason)
 		case ob.Met:
-			row("objective", ob.Name, fmt.Sprintf("met: %s %s, limit %s, n %d%s", number(ob.Value), ob.Unit, number(ob.Limit), ob.N, because(ob.Reason)))
+			row("objective", ob.Name, fmt.Sprintf("met: %s, limit %s, n %d%s", valueOf(ob), number(ob.Limit), ob.N, because(ob.Reason)))
 		default:
-			row("objective", ob.Name, fmt.Sprintf("MISSED: %s %s, limit %s, n %d%s", number(ob.Value), ob.Unit, number(ob.Limit), ob.N, because(ob.Reason)))
+			row("objective", ob.Name, fmt.Sprintf("MISSED: %s, limit %s, n %d%s", valueOf(ob), number(ob.Limit), ob.N, because(ob.Reason)))
 		}
 	}
 	t.line("")
@@ -556,6 +561,14 @@ func cleanInto(to, from reflect.Value) {
 func suspicious(r rune) bool {
 	return r < ' ' && r != '\n' || r >= 0x7f && r < 0xa0 ||
 		r == 0x200e || r == 0x200f || r == 0x061c || r >= 0x202a && r <= 0x202e || r >= 0x2066 && r <= 0x2069
+}
+
+// valueOf is what an objective came to; failures are counted and have no unit.
+func valueOf(o record.Objective) string {
+	if o.Unit == "1" {
+		return number(o.Value)
+	}
+	return number(o.Value) + " " + o.Unit
 }
 
 // because adds a reason where there is one.

@@ -559,6 +559,14 @@ func (r *Run) MachineSamples() ([]record.MachineSample, error) {
 	return table(r, "machine", r.machine)
 }
 
+func (r *Run) Objects() ([]record.ObjectChange, error) {
+	return nil, fmt.Errorf("table objects: %w", record.ErrMissing)
+}
+
+func (r *Run) Events() ([]record.Event, error) {
+	return nil, fmt.Errorf("table events: %w", record.ErrMissing)
+}
+
 func (r *Run) Requests() ([]record.Request, error) { return table(r, "requests", r.requests) }
 
 func table[T any](r *Run, name string, rows []T) ([]T, error) {

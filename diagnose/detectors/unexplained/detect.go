@@ -50,6 +50,34 @@ var look = map[string]string{
 	diagnose.Observe:    "delivery of watch events to observers",
 }
 
+// waitsForVolumes points to the step of pods' volumes that takes longest: a pod
+// starts once they are attached.
+func waitsForVolumes(v *diagnose.View, f *diagnose.Finding) {
+	if v.Claims == nil {
+		return
+	}
+	who := map[string]string{
+		"request": "the attach-detach controller of " + diagnose.ControllerManager,
+		"attach":  "the storage driver: its attacher's workers and client limit, and its backend",
+	}
+	longest := 0.0
+	for _, g := range v.Claims.Groups {
+		for _, s := range g.Steps {
+			if who[s.Name] == "" || s.P50 == nil {
+				continue
+			}
+			f.Evidence = append(f.Evidence, diagnose.Evidence{Kind: "wait", Ref: "volumes: " + s.Name, Value: *s.P50, Unit: "s",
+				Text: fmt.Sprintf("median of the step %s of %d claims of class %s", s.Name, s.N, g.Class)})
+			if *s.P50 > longest {
+				longest = *s.P50
+				f.Advice.Text = fmt.Sprintf("Look at %s first.", who[s.Name])
+				f.Summary = fmt.Sprintf("Pods lost %.0f of %.0f pod-seconds in stage %s, where they waited for their volumes (%s: %.1f s in the median), while nothing that was measured is full; the cause is unknown.",
+					f.Claims[diagnose.Start], v.Lost.PodSeconds, diagnose.Start, s.Name, longest)
+			}
+		}
+	}
+}
+
 func detect(v *diagnose.View, earlier []diagnose.Finding) diagnose.Outcome {
 	if !v.StagesOK {
 		return diagnose.NotAssessed("stages: %s", v.StagesWhy)
@@ -100,6 +128,9 @@ func detect(v *diagnose.View, earlier []diagnose.Finding) diagnose.Outcome {
 		},
 		Advice:    diagnose.Advice{Text: "Look at " + look[most] + "."},
 		RefutedBy: "a resource that was not recorded turning out to be full",
+	}
+	if most == diagnose.Start {
+		waitsForVolumes(v, &f)
 	}
 	if m, ok := v.MachineCPU(v.Plateau); ok {
 		f.Evidence = append(f.Evidence, diagnose.Evidence{Kind: "busy", Ref: "machine", Value: m.Share, Unit: "1", Text: fmt.Sprintf("the machine's CPU was %.0f %% busy", 100*m.Share)})
