@@ -18,11 +18,12 @@ import (
 	"github.com/kubedyno/kubedyno/record"
 	"github.com/kubedyno/kubedyno/record/recordtest"
 	"github.com/kubedyno/kubedyno/run"
+	"github.com/kubedyno/kubedyno/storage"
 )
 
 // The test binary is also the helpers that a run executes.
 func TestMain(m *testing.M) {
-	if code, ok := labtest.Play(os.Args, os.Stdin, os.Stdout, os.Stderr, map[string]labtest.Role{hollow.UserAgent: hollow.ProcessMain, load.ProcessName: load.ProcessMain}); ok {
+	if code, ok := labtest.Play(os.Args, os.Stdin, os.Stdout, os.Stderr, map[string]labtest.Role{hollow.UserAgent: hollow.ProcessMain, load.ProcessName: load.ProcessMain, storage.ProcessName: storage.ProcessMain}); ok {
 		os.Exit(code)
 	}
 	os.Exit(m.Run())

@@ -22,16 +22,17 @@ import (
 // A Leftover is an object on a cluster that a run made and did not take away.
 // What lives in a namespace goes with it and is not listed.
 type Leftover struct {
-	Kind    string    `json:"kind"` // Namespace or Node
+	Kind    string    `json:"kind"` // Namespace, Node, or one of a storage driver's
 	Name    string    `json:"name"`
 	Run     string    `json:"run"`
 	Created time.Time `json:"created"`
-	Pods    int       `json:"pods"`  // in the namespace; -1 of a node: not counted
+	Pods    int       `json:"pods"`  // in the namespace; -1 of anything else: not counted
 	Going   bool      `json:"going"` // its deletion has been asked for
 }
 
 // Leftovers lists what runs made on the cluster, of one run or, with an empty
-// runID, of all: namespaces and simulated nodes, by their labels. Those of a run
+// runID, of all: namespaces, simulated nodes, and what belongs to a simulated
+// storage driver, by their labels. Those of a run
 // that is under way are among them; nothing on a cluster tells them apart.
 func Leftovers(ctx context.Context, client kubernetes.Interface, runID string) ([]Leftover, error) {
 	of := metav1.ListOptions{LabelSelector: load.LabelRun}
@@ -63,8 +64,13 @@ func Leftovers(ctx context.Context, client kubernetes.Interface, runID string) (
 		}
 		left = append(left, leftover("Node", &n.ObjectMeta, -1))
 	}
+	stored, err := storageLeftovers(ctx, client, of)
+	if err != nil {
+		return nil, err
+	}
+	left = append(left, stored...)
 	slices.SortFunc(left, func(a, b Leftover) int {
-		return cmp.Or(cmp.Compare(a.Run, b.Run), cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Name, b.Name))
+		return cmp.Or(cmp.Compare(a.Run, b.Run), cmp.Compare(slices.Index(cleanOrder, a.Kind), slices.Index(cleanOrder, b.Kind)), cmp.Compare(a.Name, b.Name))
 	})
 	return left, nil
 }
@@ -76,7 +82,8 @@ func leftover(kind string, m *metav1.ObjectMeta, pods int) Leftover {
 // madeNamespace says whether a namespace with a run's label is one that we
 // made: a label can be copied, a name that follows from it rarely.
 func madeNamespace(n *corev1.Namespace) bool {
-	return n.Labels[load.LabelOwner] == "kubedyno" && n.Name == load.Namespace(n.Labels[load.LabelRun])
+	run := n.Labels[load.LabelRun]
+	return n.Labels[load.LabelOwner] == "kubedyno" && (n.Name == load.Namespace(run) || n.Name == StorageNamespace(run))
 }
 
 // madeNode says the same of a node: ours keep everybody else's pods away.
@@ -105,7 +112,7 @@ func Clean(ctx context.Context, client kubernetes.Interface, left []Leftover, to
 		case "Node":
 			err = cleanNode(ctx, client, l)
 		default:
-			err = fmt.Errorf("no way to delete a %s", l.Kind)
+			err = cleanStorage(ctx, client, l)
 		}
 		if err != nil {
 			errs = append(errs, fmt.Errorf("delete %s %s: %w", strings.ToLower(l.Kind), l.Name, err))

@@ -29,6 +29,7 @@ import (
 	"github.com/kubedyno/kubedyno/experiment"
 	"github.com/kubedyno/kubedyno/internal/introspect"
 	"github.com/kubedyno/kubedyno/record"
+	"github.com/kubedyno/kubedyno/storage"
 )
 
 // Components of a control plane. What an existing cluster does not show of
@@ -81,6 +82,9 @@ func (s *session) startCollectors(ctx context.Context) (asking, reading *collect
 		}
 		co.Components = append(co.Components, process.Component{Name: c.Name, PID: c.PID, Cgroup: c.Cgroup})
 	}
+	if s.csi != nil {
+		lo.Files = append(lo.Files, logs.File{Component: storage.ProcessName, Path: s.csi.log, FromStart: true})
+	}
 	for _, name := range planeComponents {
 		c := s.plane.Component(name)
 		if c == nil || c.MetricsURL == "" {
@@ -115,11 +119,27 @@ func (s *session) startCollectors(ctx context.Context) (asking, reading *collect
 	mo.Targets = append(mo.Targets, metrics.Local("kubedyno", fmt.Sprintf("kubedyno@%d", os.Getpid()), promhttp.HandlerFor(introspect.NewRegistry(), promhttp.HandlerOpts{})))
 	s.process = process.New(co)
 	s.objects = objects.New(objects.Options{Config: rc, Run: s.watchedRun(), Claims: level != experiment.LevelMinimal})
+	watch := objects.LivesOptions{
+		Config: rc, Run: s.id,
+		// Where nothing is loaded there are few, and they tell a lot.
+		WithoutEvents: level != experiment.LevelFull && !s.watching,
+		Warnings:      s.o.Experiment.MakesClaims(),
+		OnlyClaims:    level == experiment.LevelMinimal,
+	}
+	lives := objects.NewLives(watch)
+	if s.o.Experiment.MakesClaims() {
+		s.claims = lives.Claims()
+	}
 	reads := []collect.Collector{s.process}
 	asks := []collect.Collector{s.objects}
 	if level == experiment.LevelMinimal {
-		for _, name := range []string{"metrics", "profile", "logs", "requests", "stacks", "blockio", "lives"} {
+		for _, name := range []string{"metrics", "profile", "logs", "requests", "stacks", "blockio"} {
 			s.w.Gap(record.Gap{Collector: name, Reason: "left out by --observe minimal"})
+		}
+		if s.claims == nil {
+			s.w.Gap(record.Gap{Collector: "lives", Reason: "left out by --observe minimal"})
+		} else {
+			asks = append(asks, lives)
 		}
 	} else {
 		if po.Contention = level == experiment.LevelFull; !po.Contention {
@@ -128,17 +148,18 @@ func (s *session) startCollectors(ctx context.Context) (asking, reading *collect
 		s.metrics, s.profile = metrics.New(mo), profile.New(po)
 		s.stacks = stacks.New(stacks.Options{Components: co.Components})
 		reads = append(reads, logs.New(lo), requests.New(ro), s.stacks, blockio.New(blockio.Options{Component: s.process.ComponentOf, WithoutSyncs: level != experiment.LevelFull}))
-		asks = append(asks, s.metrics, s.profile, objects.NewLives(objects.LivesOptions{
-			Config: rc,
-			// Where nothing is loaded there are few, and they tell a lot.
-			WithoutEvents: level != experiment.LevelFull && !s.watching,
-		}))
+		asks = append(asks, s.metrics, s.profile, lives)
 	}
 	reading = collect.Start(ctx, s.w, reads...)
 	asking = collect.Start(reading.Context(), s.w, asks...)
 	// Pods that exist before the watch does would have no time of creation.
 	if err := s.objects.Ready(asking.Context()); err != nil {
 		return asking, reading, fmt.Errorf("watch pods: %w", err)
+	}
+	if s.claims != nil {
+		if err := lives.Ready(asking.Context()); err != nil {
+			return asking, reading, fmt.Errorf("watch claims: %w", err)
+		}
 	}
 	return asking, reading, nil
 }
@@ -300,10 +321,13 @@ func (s *session) tell(ctx context.Context) {
 		before, then = now, at
 		st := State{OwnCores: own, ControlPlaneCores: plane}
 		s.mu.Lock()
-		of := s.of
-		st.Phase, st.Total = s.phase.Name, s.asked[of]
+		of, claims := s.of, s.ofClaims
+		st.Phase, st.Total, st.Claims = s.phase.Name, s.asked[of], claims
+		if claims {
+			st.Total = s.askedClaims[of]
+		}
 		s.mu.Unlock()
-		c := s.counts(of)
+		c := s.counts(claims, of)
 		st.Created, st.Bound, st.Running, st.Gone = c.Created, c.Bound, c.Running, c.Deleted
 		if of == everyPhase { // pods go; what there was of them is the whole
 			st.Total = c.Created

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -104,8 +105,9 @@ func (s *session) act(ctx context.Context, p experiment.Step) error {
 	case p.Settle != nil:
 		return pause(ctx, p.Settle.For)
 	case p.Wait != nil: // a wait of its own
-		return s.wait(ctx, p.Name, *p.Until, s.all(p.Until.For))
+		return s.wait(ctx, p.Name, *p.Until, p.Until.For == experiment.StateBound, s.all(p.Until.For))
 	}
+	claims := p.Claims > 0 || p.ClaimsLess > 0
 	added, removed := s.ask(p)
 	if err := s.offer(ctx, p.Phase); err != nil || p.Until == nil {
 		return err
@@ -114,7 +116,7 @@ func (s *session) act(ctx context.Context, p experiment.Step) error {
 	if p.Until.For == experiment.StateGone {
 		want = removed
 	}
-	return s.wait(ctx, p.Name, *p.Until, want)
+	return s.wait(ctx, p.Name, *p.Until, claims, want)
 }
 
 // everyPhase stands for the pods of all phases together.
@@ -130,15 +132,20 @@ type asked map[string]int
 func (s *session) ask(p experiment.Step) (added, removed asked) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.asked[everyPhase] += p.Removes
-	s.asked[p.Name] += p.Adds
-	switch {
-	case p.Adds > 0:
-		s.of = p.Name
-	case p.Removes > 0:
-		s.of = everyPhase
+	a, adds, removes := s.asked, p.Adds, p.Removes
+	claims := p.Claims > 0 || p.ClaimsLess > 0
+	if claims {
+		a, adds, removes = s.askedClaims, p.Claims, p.ClaimsLess
 	}
-	return asked{p.Name: s.asked[p.Name]}, asked{everyPhase: s.asked[everyPhase]}
+	a[everyPhase] += removes
+	a[p.Name] += adds
+	switch {
+	case adds > 0:
+		s.of, s.ofClaims = p.Name, claims
+	case removes > 0:
+		s.of, s.ofClaims = everyPhase, claims
+	}
+	return asked{p.Name: a[p.Name]}, asked{everyPhase: a[everyPhase]}
 }
 
 // all is what a wait of its own waits for.
@@ -146,6 +153,9 @@ func (s *session) all(state experiment.State) asked {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	all := maps.Clone(s.asked)
+	if state == experiment.StateBound {
+		all = maps.Clone(s.askedClaims)
+	}
 	if state == experiment.StateGone {
 		return asked{everyPhase: all[everyPhase]}
 	}
@@ -185,25 +195,33 @@ func (s *session) offer(ctx context.Context, p experiment.Phase) error {
 	return nil
 }
 
-// wait lasts until the pods of phases are in a state. Running out of time ends
-// the wait, not the run: pods that hang are what a diagnosis is for.
-func (s *session) wait(ctx context.Context, name string, w experiment.Wait, want asked) error {
+// wait lasts until the pods, or claims, of phases are in a state. Running out of
+// time ends the wait, not the run: pods that hang are what a diagnosis is for.
+func (s *session) wait(ctx context.Context, name string, w experiment.Wait, claims bool, want asked) error {
 	limit, cancel := context.WithTimeoutCause(ctx, w.Timeout, fmt.Errorf("not within %v", w.Timeout))
 	defer cancel()
 	for _, phase := range slices.Sorted(maps.Keys(want)) {
 		n := want[phase]
-		err := s.waitMoving(limit, phase, stageOf[w.For], n, w.Stall)
+		err := s.waitMoving(limit, claims, phase, stageOf[w.For], n, w.Stall)
 		switch {
 		case err == nil:
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
 		default:
-			at := s.counts(phase)
+			at := s.counts(claims, phase)
 			short := fmt.Errorf("phase %s: waiting for %d pods to be %s: %w (%d created, %d scheduled, %d running, %d gone)",
 				name, n, w.For, err, at.Created, at.Bound, at.Running, at.Deleted)
+			if claims {
+				short = fmt.Errorf("phase %s: waiting for %d claims to be %s: %w (%d created, %d bound, %d gone)",
+					name, n, w.For, err, at.Created, at.Bound, at.Deleted)
+			}
 			s.note("%v", short)
 			s.mu.Lock()
-			s.short = append(s.short, short)
+			if claims && w.For == experiment.StateBound && s.judges(experiment.ClaimBound) {
+				s.judged = short // that they were too slow is the objective's to say
+			} else {
+				s.short = append(s.short, short)
+			}
 			s.mu.Unlock()
 			if err := s.w.Update(func(m *record.Meta) { m.Warnings = append(m.Warnings, short.Error()) }); err != nil {
 				return err
@@ -214,9 +232,48 @@ func (s *session) wait(ctx context.Context, name string, w experiment.Wait, want
 	return nil
 }
 
-// counts are the pods of a phase, or of every phase, by how far they have come.
-func (s *session) counts(phase string) objects.Counts {
-	st := s.objects.State()
+// judges says whether the experiment has an objective about something.
+func (s *session) judges(i experiment.Indicator) bool {
+	return slices.ContainsFunc(s.o.Experiment.Objectives, func(o experiment.Objective) bool { return o.Indicator == i })
+}
+
+// leaveOut notes the phases that a wait for claims leaves out: they build on
+// what did not come.
+func (s *session) leaveOut(rest []experiment.Step) error {
+	pods, claims := 0, 0
+	var names []string
+	for _, p := range experiment.Flat(rest) {
+		names = append(names, p.Name)
+		if p.Kind == experiment.KindSteady {
+			pods, claims = pods+p.Adds, claims+p.Claims
+		}
+	}
+	text := fmt.Sprintf("left out, because they build on claims that were not bound: %s", strings.Join(names, ", "))
+	s.note("%s", text)
+	return s.w.Update(func(m *record.Meta) {
+		m.Warnings = append(m.Warnings, text)
+		m.Workload.ExpectedPods -= pods
+		m.Workload.ExpectedClaims -= claims
+	})
+}
+
+// awaited is what can be waited for: pods or claims.
+type awaited interface {
+	State() objects.State
+	Wait(ctx context.Context, phase string, what objects.Stage, n int) error
+}
+
+func (s *session) awaited(claims bool) awaited {
+	if claims && s.claims != nil {
+		return s.claims
+	}
+	return s.objects
+}
+
+// counts are the pods, or claims, of a phase, or of every phase, by how far they
+// have come.
+func (s *session) counts(claims bool, phase string) objects.Counts {
+	st := s.awaited(claims).State()
 	if phase == everyPhase {
 		return st.Total
 	}
@@ -229,14 +286,16 @@ var stageOf = map[experiment.State]objects.Stage{
 	experiment.StateScheduled: objects.Bound,
 	experiment.StateRunning:   objects.Running,
 	experiment.StateReady:     objects.Ready,
+	experiment.StateBound:     objects.Bound,
 	experiment.StateGone:      objects.Deleted,
 }
 
-// waitMoving waits for n pods of a phase to reach a stage, and gives up when
-// nothing moved for as long as stall.
-func (s *session) waitMoving(ctx context.Context, phase string, stage objects.Stage, n int, stall time.Duration) error {
+// waitMoving waits for n pods, or claims, of a phase to reach a stage, and gives
+// up when nothing moved for as long as stall.
+func (s *session) waitMoving(ctx context.Context, claims bool, phase string, stage objects.Stage, n int, stall time.Duration) error {
+	on := s.awaited(claims)
 	if stall <= 0 {
-		return s.objects.Wait(ctx, phase, stage, n)
+		return on.Wait(ctx, phase, stage, n)
 	}
 	ctx, give := context.WithCancelCause(ctx)
 	defer give(nil)
@@ -249,7 +308,7 @@ func (s *session) waitMoving(ctx context.Context, phase string, stage objects.St
 			case <-ctx.Done():
 				return
 			case <-tick.C:
-				last := s.objects.State().LastProgress
+				last := on.State().LastProgress
 				if last.Before(began) {
 					last = began
 				}
@@ -260,7 +319,7 @@ func (s *session) waitMoving(ctx context.Context, phase string, stage objects.St
 			}
 		}
 	}()
-	return s.objects.Wait(ctx, phase, stage, n)
+	return on.Wait(ctx, phase, stage, n)
 }
 
 // profilePhase takes CPU profiles over a steady phase, and heap and goroutines

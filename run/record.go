@@ -123,8 +123,9 @@ func (t *watchedLab) APIReady() time.Duration {
 func (t *watchedLab) StartHollow(context.Context, json.RawMessage) (hollowProcess, error) {
 	return hollowProcess{}, errors.New("a lab that is only watched gets no nodes")
 }
-func (t *watchedLab) WrapLoad(*exec.Cmd) error         { return nil }
-func (t *watchedLab) LoadCgroup() string               { return "" }
-func (t *watchedLab) Exited() <-chan error             { return nil }
-func (t *watchedLab) Stop(context.Context, bool) error { return nil }
-func (t *watchedLab) Remove() error                    { return nil }
+func (t *watchedLab) WrapLoad(*exec.Cmd) error              { return nil }
+func (t *watchedLab) LoadCgroup() string                    { return "" }
+func (t *watchedLab) Limits(string) (env, cgroups []string) { return nil, nil }
+func (t *watchedLab) Exited() <-chan error                  { return nil }
+func (t *watchedLab) Stop(context.Context, bool) error      { return nil }
+func (t *watchedLab) Remove() error                         { return nil }

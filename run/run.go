@@ -54,7 +54,8 @@ type Options struct {
 // State is what can be said of a run while it goes on.
 type State struct {
 	Phase                   string
-	Total                   int // pods that the phase asks for
+	Claims                  bool // the numbers are of claims, which do not run
+	Total                   int  // pods, or claims, that the phase asks for
 	Created, Bound, Running int
 	Gone                    int
 	// ControlPlaneCores and OwnCores are CPU use over the last second; -1 is
@@ -195,7 +196,7 @@ func workload(e *experiment.Experiment) record.Workload {
 	if loads(e) { // else the cluster is observed at its own work
 		w.Experiment = "experiment.yaml"
 	}
-	w.ExpectedPods = e.ExpectedPods()
+	w.ExpectedPods, w.ExpectedClaims = e.ExpectedPods(), e.ExpectedClaims()
 	for _, p := range experiment.Flat(e.Plan()) {
 		o := p.Makes()
 		switch {

@@ -42,32 +42,37 @@ type session struct {
 	target  target
 	plane   *cluster.ControlPlane
 	hollow  hollowProcess
+	csi     *csi // nil where there is no storage
 	real    []*realnode.Node
 	actors  map[string]*child
 	folder  string // of the actors, where there is no lab to hold it
 	worker  *load.Worker
 	objects *objects.Collector
+	claims  *objects.Claims // nil where nobody watches claims
 	metrics *metrics.Collector
 	process *process.Collector
 	profile *profile.Collector
 	stacks  *stacks.Collector
 
-	fail    context.CancelCauseFunc // ends the run
-	exact   bool                    // the phase under way is scraped at its edges
-	endedIn string                  // the phase in which the run ended
-	mu      sync.Mutex
-	phase   record.Phase   // the one under way
-	parts   []record.Phase // what it consisted of, where its phases ran together
-	of      string         // the phase whose pods are shown
-	own     []int          // our processes
+	fail     context.CancelCauseFunc // ends the run
+	exact    bool                    // the phase under way is scraped at its edges
+	endedIn  string                  // the phase in which the run ended
+	mu       sync.Mutex
+	phase    record.Phase   // the one under way
+	parts    []record.Phase // what it consisted of, where its phases ran together
+	of       string         // the phase whose pods are shown
+	ofClaims bool           // its claims, that is
+	own      []int          // our processes
 
-	asked asked
-	short []error // waits that ran out, reported at the end
+	asked       asked
+	askedClaims asked
+	short       []error // waits that ran out, reported at the end
+	judged      error   // a wait that ran out and is an objective's to judge
 }
 
 // run brings everything up, performs the phases, and takes everything down.
 func (s *session) run(ctx context.Context) (err error) {
-	s.asked = asked{}
+	s.asked, s.askedClaims = asked{}, asked{}
 	s.enter("start", record.PhaseStart)
 	work, fail := context.WithCancelCause(ctx)
 	defer fail(nil)
@@ -94,6 +99,10 @@ func (s *session) run(ctx context.Context) (err error) {
 		return err
 	}
 	s.checkAccess(work)
+	defer func() { err = errors.Join(err, s.removeStorage()) }()
+	if err := s.prepareStorage(); err != nil {
+		return err
+	}
 
 	asking, reading, err := s.startCollectors(work)
 	if asking == nil {
@@ -191,6 +200,18 @@ func (s *session) grants(ctx context.Context) (access.Grants, error) {
 // perform is the run between cluster and collectors up and down.
 func (s *session) perform(ctx context.Context) (err error) {
 	defer func() { err = errors.Join(err, s.stopRealNodes(ctx)) }()
+	ctx, fail := context.WithCancelCause(ctx)
+	defer func() {
+		var died *diedError
+		if errors.As(context.Cause(ctx), &died) {
+			err = died // says more than what it did to whatever was under way
+		}
+		fail(nil)
+	}()
+	defer func() { err = errors.Join(err, s.stopStorage(ctx)) }()
+	if err := s.startStorage(ctx, fail); err != nil {
+		return err
+	}
 	if err := s.startNodes(ctx); err != nil {
 		return err
 	}
@@ -243,9 +264,13 @@ func (s *session) perform(ctx context.Context) (err error) {
 	if err := s.startActors(ctx, everyPhase); err != nil {
 		return err
 	}
-	for _, p := range s.o.Experiment.Plan() {
+	steps := s.o.Experiment.Plan()
+	for i, p := range steps {
 		if err := s.perStep(ctx, p); err != nil {
 			return fmt.Errorf("phase %s: %w", p.Name, err)
+		}
+		if s.judged != nil && i+1 < len(steps) {
+			return errors.Join(append(s.short, s.leaveOut(steps[i+1:]))...)
 		}
 	}
 	return errors.Join(s.short...)
@@ -493,6 +518,7 @@ func (s *session) hollowConfig() hollow.Config {
 		StopDelay:  hollowDelay(node.StopDelay),
 		Traffic:    hollow.Traffic(node.Traffic),
 		Pprof:      true,
+		Storage:    hollowStorage(e.Cluster.Storage),
 	}
 	if c.Identity == hollow.Own {
 		c.Server, c.CAFile = s.plane.Server, s.plane.CA

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"os"
 	"os/exec"
 	"slices"
 	"strings"
@@ -35,6 +36,9 @@ type target interface {
 	StartHollow(ctx context.Context, config json.RawMessage) (hollowProcess, error)
 	// WrapLoad changes the load generator's command, to limit its CPU.
 	WrapLoad(*exec.Cmd) error
+	// Limits are what the experiment sets for one of our own processes: its
+	// environment, nil for ours, and the cgroups that hold its quota.
+	Limits(name string) (env, cgroups []string)
 	// LoadCgroup is the folder whose cpu.stat tells how the load generator
 	// was throttled; empty if it has no quota.
 	LoadCgroup() string
@@ -112,6 +116,17 @@ func (t *labTarget) WrapLoad(cmd *exec.Cmd) error {
 	return proc.Enter(cmd, t.Cgroups(load.ProcessName))
 }
 
+func (t *labTarget) Limits(name string) (env, cgroups []string) {
+	set := t.quotas[name].Env
+	if len(set) > 0 {
+		env = os.Environ()
+	}
+	for _, k := range slices.Sorted(maps.Keys(set)) {
+		env = append(env, k+"="+set[k])
+	}
+	return env, t.Cgroups(name)
+}
+
 func (t *labTarget) LoadCgroup() string {
 	if dirs := t.Cgroups(load.ProcessName); len(dirs) > 0 {
 		return dirs[0]
@@ -140,10 +155,11 @@ type existingTarget struct {
 	exited     chan error
 }
 
-func (t *existingTarget) APIReady() time.Duration  { return 0 }
-func (t *existingTarget) WrapLoad(*exec.Cmd) error { return nil }
-func (t *existingTarget) LoadCgroup() string       { return "" }
-func (t *existingTarget) Exited() <-chan error     { return t.exited }
+func (t *existingTarget) APIReady() time.Duration               { return 0 }
+func (t *existingTarget) WrapLoad(*exec.Cmd) error              { return nil }
+func (t *existingTarget) LoadCgroup() string                    { return "" }
+func (t *existingTarget) Limits(string) (env, cgroups []string) { return nil, nil }
+func (t *existingTarget) Exited() <-chan error                  { return t.exited }
 
 func (t *existingTarget) StartHollow(ctx context.Context, config json.RawMessage) (hollowProcess, error) {
 	child, err := startChild(ctx, t.executable, hollow.UserAgent, config)

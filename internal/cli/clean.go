@@ -28,8 +28,9 @@ cluster that died in its middle prevents, this does afterwards.
 Without --kubeconfig it is about this machine: folders and cgroups of labs whose
 keeper is dead, trace instances in the kernel. Labs and runs that live stay.
 
-With --kubeconfig it is about that cluster: namespaces and simulated nodes that
-runs made, told by their labels, names and taints. It lists them and asks before
+With --kubeconfig it is about that cluster: namespaces, simulated nodes, and
+storage drivers with their volumes that runs made, told by their labels, names
+and taints. It lists them and asks before
 it deletes them. A run that is under way cannot be told from one that was killed:
 look at the ages, or name one with --run.`,
 		Example: `  kubedyno clean                                     # this machine

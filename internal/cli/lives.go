@@ -57,7 +57,7 @@ func volumeTable(rec *record.Recording, in record.Window, at func(int64) string)
 	}
 	m := rec.Meta()
 	whole := !in.Start.After(m.Started) && !in.End.Before(m.Ended)
-	t := &textTable{header: []string{"CLAIM", "STATE", "VOLUME", "NODE", "CREATED s", "PROVISIONED s", "BOUND s", "ATTACHED s", "RUNNING s", "BIND s", "FAILURES"}}
+	t := &textTable{header: []string{"CLAIM", "STATE", "CLASS", "VOLUME", "NODE", "CREATED s", "PROVISIONED s", "BOUND s", "ATTACHED s", "RUNNING s", "BIND s", "FAILURES"}}
 	var claims []volumes.Claim
 	for _, c := range all {
 		if c.CreatedMicros != 0 && !in.Contains(time.UnixMicro(c.CreatedMicros)) || c.CreatedMicros == 0 && !whole {
@@ -71,7 +71,7 @@ func volumeTable(rec *record.Recording, in record.Window, at func(int64) string)
 		if c.LastFailure != "" {
 			failures += " " + c.LastFailure
 		}
-		t.add(c, qualified(c.Namespace, c.Name), c.State, dash(c.Volume), dash(c.Node), at(c.CreatedMicros), at(c.ProvisionedMicros),
+		t.add(c, qualified(c.Namespace, c.Name), c.State, dash(c.Class), dash(c.Volume), dash(c.Node), at(c.CreatedMicros), at(c.ProvisionedMicros),
 			at(c.BoundMicros), at(c.AttachedMicros), at(c.RunningMicros), span(c.BindSeconds), failures)
 	}
 	s := volumes.Summarize(claims)
@@ -80,13 +80,32 @@ func volumeTable(rec *record.Recording, in record.Window, at func(int64) string)
 	if s.Late > 0 {
 		t.foot = append(t.foot, fmt.Sprintf("%d claims were seen late, after a watch that broke, and are not in the stages", s.Late))
 	}
+	if s.PerSecond >= 0 {
+		t.foot = append(t.foot, fmt.Sprintf("%.2f claims bound per second of that time", s.PerSecond))
+	}
 	for _, st := range s.Stages {
-		if st.N == 0 {
-			continue
+		if st.N > 0 {
+			t.foot = append(t.foot, fmt.Sprintf("created to %s: %s", st.Name, spread(st)))
 		}
-		t.foot = append(t.foot, fmt.Sprintf("created to %s: n %d, p50 %s s, p99 %s s, max %s s", st.Name, st.N, span(st.P50), span(st.P99), span(st.MaxValue)))
+	}
+	for _, g := range volumes.Groups(claims) {
+		var steps []string
+		for i, st := range volumes.Summarize(g.Claims).Steps {
+			if st.N > 0 {
+				steps = append(steps, fmt.Sprintf("  %-9s %s (%s)", st.Name, spread(st), volumes.Steps[i].What))
+			}
+		}
+		if steps != nil {
+			t.foot = append(t.foot, fmt.Sprintf("step by step, class %s, %s: %d claims", dash(g.Class), dash(g.Mode), len(g.Claims)))
+			t.foot = append(t.foot, steps...)
+		}
 	}
 	return t, nil
+}
+
+// spread is a stage's numbers in a line.
+func spread(st volumes.Stage) string {
+	return fmt.Sprintf("n %d, p50 %s s, p99 %s s, max %s s", st.N, span(st.P50), span(st.P99), span(st.MaxValue))
 }
 
 // span is a duration in seconds, which is below zero where it is unknown.

@@ -39,9 +39,10 @@ func TestShowLives(t *testing.T) {
 		"events": `AT s   TYPE     REASON              REPORTER  OBJECT                         COUNT  MESSAGE
 3.000  Warning  ProvisioningFailed  pv        PersistentVolumeClaim ns/data  4      no room
 `,
-		"volumes": `CLAIM    STATE  VOLUME  NODE  CREATED s  PROVISIONED s  BOUND s  ATTACHED s  RUNNING s  BIND s  FAILURES
-ns/data  Bound  pv      –     2.000      –              5.000    –           –          3.000   4 ProvisioningFailed
+		"volumes": `CLAIM    STATE  CLASS  VOLUME  NODE  CREATED s  PROVISIONED s  BOUND s  ATTACHED s  RUNNING s  BIND s  FAILURES
+ns/data  Bound  –      pv      –     2.000      –              5.000    –           –          3.000   4 ProvisioningFailed
 1 claims, of which 1 were created while recording and 1 of those bound; from the first creation to the last binding 3.000 s
+0.33 claims bound per second of that time
 created to bound: n 1, p50 3.000 s, p99 – s, max 3.000 s
 `,
 		"nodes": `NODE  CREATED s  READY s  SCHEDULABLE s

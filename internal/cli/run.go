@@ -26,6 +26,7 @@ import (
 // runFlags are what `run` and everything that runs have in common.
 type runFlags struct {
 	nodes, podsPerNode  int
+	claims              int
 	rate                string
 	profile             string
 	sets                []string
@@ -41,7 +42,8 @@ func (f *runFlags) register(cmd *cobra.Command) {
 	fs := cmd.Flags()
 	fs.IntVar(&f.nodes, "nodes", 0, "number of hollow nodes (default: the experiment's; with --kubeconfig: none, the existing nodes are used)")
 	fs.IntVar(&f.podsPerNode, "pods-per-node", 0, "pods per node of a built-in experiment (default: its own)")
-	fs.StringVar(&f.rate, "rate", "", "pods per second of a built-in experiment that has a rate, such as 20/s")
+	fs.StringVar(&f.rate, "rate", "", "pods, or claims, per second of a built-in experiment that has a rate, such as 20/s")
+	fs.IntVar(&f.claims, "claims", 0, "claims of a built-in experiment that makes them (default: its own)")
 	fs.StringVar(&f.profile, "profile", "", "component flags to start from: stock or tuned")
 	fs.StringArrayVar(&f.sets, "set", nil, "change one setting, PATH=VALUE: <component>.args.<flag>, .env.<NAME>, .binary, .cpu, or a field of the experiment")
 	fs.StringVar(&f.variant, "variant", "", "run this variant of the experiment: its settings apply before those of --set")
@@ -74,7 +76,7 @@ func (f *runFlags) load(cmd *cobra.Command, name string) (*experiment.Experiment
 			return nil, fmt.Errorf("--variant: experiment %s has no variants", name)
 		}
 		p := experiment.Params{}
-		for _, flag := range []string{"nodes", "pods-per-node", "rate"} {
+		for _, flag := range []string{"nodes", "pods-per-node", "claims", "rate"} {
 			if changed(flag) {
 				if !hasParam(name, flag) {
 					return nil, fmt.Errorf("--%s: experiment %s has no such parameter", flag, name)
@@ -84,7 +86,7 @@ func (f *runFlags) load(cmd *cobra.Command, name string) (*experiment.Experiment
 		}
 		e, err = experiment.Builtin(name, p)
 	} else {
-		for flag, given := range map[string]bool{"pods-per-node": changed("pods-per-node"), "rate": changed("rate")} {
+		for flag, given := range map[string]bool{"pods-per-node": changed("pods-per-node"), "claims": changed("claims"), "rate": changed("rate")} {
 			if given {
 				return nil, fmt.Errorf("--%s is for built-in experiments (%s); in a file, use --set phases.NAME.create…", flag, strings.Join(builtinNames(), ", "))
 			}
@@ -170,6 +172,7 @@ Exit codes: 0 fine; 1 failed or interrupted; 2 misused; 3 a declared objective
 was missed; 4 the run is invalid, its numbers must not be used.`,
 		Example: `  kubedyno run density --out r
   kubedyno run density --nodes 100 --pods-per-node 30 --profile tuned
+  kubedyno run pvc-batch --claims 200
   kubedyno run density-direct --rate 50/s --set kube-apiserver.cpu=0.5
   kubedyno run my-experiment.yaml --kubeconfig ~/.kube/config --nodes 20`,
 		Args: exactlyOne("EXPERIMENT", "a built-in name or a file; see 'kubedyno experiment list'"),
@@ -277,7 +280,8 @@ func (w watch) Phase(name string) { w.bar.Phase(name) }
 func (w watch) Note(text string)  { w.bar.Note(text) }
 func (w watch) Update(s run.State) {
 	w.bar.Update(progress.State{
-		Total: s.Total, Created: s.Created, Scheduled: s.Bound, Running: s.Running, Gone: s.Gone,
+		Claims: s.Claims,
+		Total:  s.Total, Created: s.Created, Scheduled: s.Bound, Running: s.Running, Gone: s.Gone,
 		ControlPlaneCores: s.ControlPlaneCores, OwnCores: s.OwnCores,
 	})
 }

@@ -18,8 +18,9 @@ import (
 
 // State is where a phase of a run stands.
 type State struct {
-	Total     int // pods that the phase asks for; 0 = unknown
-	Created   int // seen by the watch
+	Claims    bool // the numbers are of claims: Scheduled are those that are bound
+	Total     int  // pods that the phase asks for; 0 = unknown
+	Created   int  // seen by the watch
 	Scheduled int
 	Running   int // including those that ran and are gone
 	Gone      int // deleted again
@@ -106,7 +107,10 @@ func (p *Progress) Update(s State) {
 		return
 	}
 	now := p.now()
-	if s.Running < p.state.Running { // counting began anew
+	if s.Claims { // they are done when they are bound
+		s.Running = s.Scheduled
+	}
+	if s.Running < p.state.Running || s.Claims != p.state.Claims { // counting began anew
 		p.restart()
 	}
 	if s.Running > p.state.Running || !p.seen {
@@ -217,15 +221,22 @@ func (p *Progress) eraseTo(b *strings.Builder) {
 func (p *Progress) plain() string {
 	s := p.state
 	f := p.figures()
+	if s.Claims {
+		return fmt.Sprintf("%s %s claims created, %d bound, %d pending, %d waiting  (%s/s, mean %s/s, ETA %s; control plane %s cores, kubedyno %s)",
+			clock(p.now().Sub(p.start)), totals(s), s.Running, f.pending, f.waiting, f.rate, f.mean, f.eta, cores(s.ControlPlaneCores), cores(s.OwnCores))
+	}
 	return fmt.Sprintf("%s %s, %d running, %d pending, %d waiting  (%s/s, mean %s/s, ETA %s; control plane %s cores, kubedyno %s)",
 		clock(p.now().Sub(p.start)), created(s), s.Running, f.pending, f.waiting, f.rate, f.mean, f.eta, cores(s.ControlPlaneCores), cores(s.OwnCores))
 }
 
-func created(s State) string {
+func created(s State) string { return totals(s) + " created" }
+
+// totals is how many of how many there are.
+func totals(s State) string {
 	if s.Total > 0 {
-		return fmt.Sprintf("%d of %d created", s.Created, s.Total)
+		return fmt.Sprintf("%d of %d", s.Created, s.Total)
 	}
-	return fmt.Sprintf("%d created", s.Created)
+	return fmt.Sprint(s.Created)
 }
 
 func (p *Progress) block() []string {
@@ -254,12 +265,15 @@ func (p *Progress) block() []string {
 			lines = append(lines, fmt.Sprintf("%d %%  ETA %s", 100*min(s.Running, s.Total)/s.Total, f.eta))
 		}
 	}
-	counts := fmt.Sprintf("%s, %d scheduled, %d running, %d waiting", created(s), s.Scheduled, s.Running, f.waiting)
+	counts, what := fmt.Sprintf("%s, %d scheduled, %d running, %d waiting", created(s), s.Scheduled, s.Running, f.waiting), "pods"
+	if s.Claims {
+		counts, what = fmt.Sprintf("%s claims created, %d bound, %d waiting", totals(s), s.Running, f.waiting), "claims"
+	}
 	if s.Gone > 0 {
 		counts += fmt.Sprintf(", %d gone", s.Gone)
 	}
 	lines = append(lines, wrap(counts, width)...)
-	rate := fmt.Sprintf("%s pods/s now, mean %s", f.rate, f.mean)
+	rate := fmt.Sprintf("%s %s/s now, mean %s", f.rate, what, f.mean)
 	if spark := p.spark(min(30, width-len(rate)-2)); spark != "" {
 		rate += "  " + p.paint(blue, spark)
 	}
