@@ -64,9 +64,37 @@ func (x *explainer) cluster() {
 		}
 	}
 	x.storage()
+	if words := c.Node.inWords(); len(words) > 0 && c.Nodes.Hollow > 0 {
+		x.line("  On each hollow node %s.", strings.Join(words, "; "))
+	}
 	for _, name := range sortedKeys(c.Components) {
 		x.line("  %s %s", name, strings.Join(c.Components[name].inWords(), ", "))
 	}
+}
+
+// inWords lists what a pod has to wait for besides its start delay.
+func (n Node) inWords() []string {
+	var words []string
+	if n.Traffic == TrafficLeast {
+		words = append(words, "only the least is said of a pod")
+	}
+	if n.Starts != 0 {
+		words = append(words, fmt.Sprintf("%s at a time", count(n.Starts, "start")))
+	}
+	if d := n.Disk; d.Kind != "" {
+		words = append(words, fmt.Sprintf("a start takes %s of the disk (median), one after the other", formatDuration(d.At(0.5))))
+	}
+	if d := n.Images.Pull; d.Kind != "" {
+		words = append(words, fmt.Sprintf("an image is pulled in %s (median), %d at a time", formatDuration(d.At(0.5)), max(1, n.Images.Parallel)))
+	}
+	if d := n.Network.Delay; d.Kind != "" {
+		turn := "each pod for itself"
+		if n.Network.Serial {
+			turn = "one pod after the other"
+		}
+		words = append(words, fmt.Sprintf("the network plugin takes %s (median), %s", formatDuration(d.At(0.5)), turn))
+	}
+	return words
 }
 
 // inWords lists what differs. Values of environment variables may be secrets.

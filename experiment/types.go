@@ -109,6 +109,27 @@ type Node struct {
 	StartDelay Distribution `yaml:"startDelay"`
 	// StopDelay is from a deletion seen by the node to the containers stopped.
 	StopDelay Distribution `yaml:"stopDelay"`
+	// Starts is how many pods a node starts at one time; 0 is any number.
+	Starts int `yaml:"starts" rule:"min=1,max=10000"`
+	// Disk is what a start takes of the node's disk, which serves one at a time.
+	Disk Distribution `yaml:"disk"`
+	// Images are pulled when a pod first needs them.
+	Images Images `yaml:"images"`
+	// Network is what the network plugin takes for a pod's sandbox.
+	Network Network `yaml:"network"`
+}
+
+// Images say how they come to a node; without Pull all are there.
+type Images struct {
+	Pull     Distribution `yaml:"pull" rule:"short"`
+	Parallel int          `yaml:"parallel" rule:"min=1,max=1000"` // pulls at one time
+}
+
+// Network is a model of a network plugin.
+type Network struct {
+	Delay Distribution `yaml:"delay" rule:"short"`
+	// Serial lets the plugin work for one pod of a node at a time.
+	Serial bool `yaml:"serial"`
 }
 
 // Component is what an experiment changes about one process.

@@ -289,6 +289,11 @@ func (e *Experiment) problems() Problems {
 	c.apps()
 	c.distribution("cluster.node.startDelay", e.Cluster.Node.StartDelay)
 	c.distribution("cluster.node.stopDelay", e.Cluster.Node.StopDelay)
+	for path, d := range map[string]Distribution{"disk": e.Cluster.Node.Disk, "images.pull": e.Cluster.Node.Images.Pull, "network.delay": e.Cluster.Node.Network.Delay} {
+		if d.Kind != "" {
+			c.distribution("cluster.node."+path, d)
+		}
+	}
 	c.storage()
 	c.phases()
 	c.actors()

@@ -64,6 +64,10 @@ type Config struct {
 	Seed       int64     `json:"seed,omitempty"`
 	StartDelay Delay     `json:"startDelay,omitzero"`
 	StopDelay  Delay     `json:"stopDelay,omitzero"`
+	Starts     int       `json:"starts,omitempty"` // pods that a node starts at one time; 0: any number
+	Disk       Delay     `json:"disk,omitzero"`    // what a start takes of a node's disk, which serves one at a time
+	Images     Images    `json:"images,omitzero"`
+	Network    Network   `json:"network,omitzero"`
 	Lease      int       `json:"leaseSeconds,omitempty"`  // duration; renewed every quarter of it
 	Status     int       `json:"statusSeconds,omitempty"` // between node status reports without a change
 	Events     *bool     `json:"events,omitempty"`        // default true; with least traffic false, as the next two
@@ -185,6 +189,8 @@ func (c *Config) check() error {
 		return fmt.Errorf("pods is %d: at least 1 is needed", c.Pods)
 	case int64(c.First+c.Nodes)*int64(addressesPerNode(c.Pods)) > 1<<24:
 		return fmt.Errorf("%d nodes of %d pods need more pod addresses than 10.0.0.0/8 has", c.First+c.Nodes, c.Pods)
+	case c.Starts < 0 || c.Images.Parallel < 0:
+		return errors.New("starts and images.parallel must not be negative")
 	case c.Lease < 4 || c.Status < 1:
 		return errors.New("leaseSeconds must be at least 4 and statusSeconds at least 1")
 	}
@@ -232,7 +238,13 @@ func (c *Config) check() error {
 			return fmt.Errorf("%s %q is not a positive quantity", name, v)
 		}
 	}
-	return errors.Join(c.StartDelay.check("startDelay"), c.StopDelay.check("stopDelay"), c.Storage.check())
+	errs := []error{c.StartDelay.check("startDelay"), c.StopDelay.check("stopDelay"), c.Storage.check()}
+	for name, d := range map[string]Delay{"disk": c.Disk, "images.pull": c.Images.Pull, "network.delay": c.Network.Delay} {
+		if d.Distribution != "" {
+			errs = append(errs, d.check(name))
+		}
+	}
+	return errors.Join(errs...)
 }
 
 func (d Delay) check(name string) error {

@@ -20,6 +20,9 @@ const (
 	drawProbe
 	drawComplete
 	drawRestart
+	drawDisk
+	drawNetwork
+	drawPull
 	drawMount
 )
 

@@ -28,7 +28,7 @@ func LeftOut() []string {
 		"certificate signing requests for client and serving certificates",
 		"events about the node itself (Starting, NodeReady, …) and about volumes and probes that fail",
 		"volumes of drivers other than the simulated one (cluster.storage): attach, mount and VolumesInUse; a pod does not wait for them",
-		"images: every image counts as present (event Pulled, never Pulling); no image list in node status",
+		"the list of images in node status; images are never removed",
 		"containers do only what the pod's annotations say (kubedyno.io/run-seconds, exit-code, init-seconds): without them a Job's pod keeps running until it is deleted, and init containers take no time",
 		"probes: readiness probes succeed at their first chance, startup probes at once, liveness probes always",
 		"readiness gates: a pod is Ready when its containers are",
@@ -53,6 +53,9 @@ func (c *Config) leftOut() []string {
 	var off []string
 	if c.Traffic == Least {
 		off = append(off, "all that a kubelet says of a pod but Running and its end: no GET before a status, no status on the way, one watch for all nodes (traffic: least)")
+	}
+	if !c.Images.Pull.isSet() {
+		off = append(off, "image pulls: every image counts as present (event Pulled, never Pulling)")
 	}
 	if !*c.Volumes {
 		off = append(off, "watches on referenced ConfigMaps and Secrets, and TokenRequests for service account volumes (volumes: false)")

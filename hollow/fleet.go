@@ -156,6 +156,8 @@ func (f *Fleet) fire(t timer, late time.Duration) {
 		f.start(n.renewLease)
 	case statusDue:
 		f.start(n.reportStatus)
+	case pullDue:
+		n.pulled(t.image, time.Now())
 	case eventsDue:
 		f.start(n.sendEvents)
 	case volumesDue:

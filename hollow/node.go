@@ -46,19 +46,20 @@ type node struct {
 	settled                         bool            // both are reported
 	pods                            map[string]*pod // by UID
 	refs                            map[reference]*referred
-	active                          int // pods that count against capacity
-	firstIP                         netip.Addr
-	nextIP                          uint32
-	queue                           []*pod        // pods whose status is to be told
-	syncing                         bool          // a goroutine works on queue
-	syncBegan                       time.Time     // of the sync in progress, or zero
-	waited                          time.Duration // for answers about pods, in all
-	events                          []podEvent
-	lastEvent                       time.Time
-	sending                         bool // a goroutine or timer works on events
-	tokens                          float64
-	tokensAt                        time.Time
-	volumes                         volumes
+	prepares
+	active    int // pods that count against capacity
+	firstIP   netip.Addr
+	nextIP    uint32
+	queue     []*pod        // pods whose status is to be told
+	syncing   bool          // a goroutine works on queue
+	syncBegan time.Time     // of the sync in progress, or zero
+	waited    time.Duration // for answers about pods, in all
+	events    []podEvent
+	lastEvent time.Time
+	sending   bool // a goroutine or timer works on events
+	tokens    float64
+	tokensAt  time.Time
+	volumes   volumes
 }
 
 func newNode(f *Fleet, i int) *node {

@@ -49,7 +49,10 @@ type pod struct {
 	mounts               int           // what its volumes still wait for
 	held                 bool          // its start waits for them
 	heldFor              time.Duration
-	waited               time.Duration // node.waited when the start was due
+	waited               time.Duration        // node.waited when the start was due
+	starting, networked  bool                 // the runtime works on it; so has its network plugin
+	pulls                int                  // of images that it waits for
+	pulled               map[string]time.Time // images that it asked for, since when
 	shape                *shape
 	refs                 []reference
 	mounting             bool // refs are watched
@@ -178,28 +181,6 @@ func (n *node) receive(now time.Time, h header, raw []byte) *pod {
 	return p
 }
 
-// planStart plans sandbox and containers. n.mu is held.
-func (n *node) planStart(p *pod, now time.Time) {
-	// Measured on a real node: the sandbox takes three fifths of the way.
-	delay := n.fleet.conf.StartDelay.of(n.fleet.conf.Seed, p.uid, drawStart)
-	first := now.Add(delay)
-	p.gap, p.due = delay*2/5, first
-	if n.fleet.conf.Traffic != Least {
-		n.fleet.timers.add(timer{at: first.Add(-p.gap), what: sandboxDue, node: n, pod: p})
-	}
-	what := startDue
-	if len(p.shape.inits) > 0 {
-		what = initDue
-		p.due = first.Add(p.gap)
-		for i := range p.shape.inits {
-			if !p.shape.inits[i].sidecar {
-				p.due = p.due.Add(p.shape.initFor)
-			}
-		}
-	}
-	n.fleet.timers.add(timer{at: first, what: what, node: n, pod: p})
-}
-
 // adopt takes over a pod that runs already.
 func (p *pod) adopt(object *v1.Pod, now int64) {
 	if t := object.Status.StartTime; t != nil {
@@ -220,6 +201,7 @@ func (n *node) count(p *pod) {
 // terminate reacts to a deletion. n.mu is held.
 func (n *node) terminate(p *pod, now time.Time) {
 	p.deleting = true
+	n.started(p)
 	if p.told.phase == v1.PodFailed || p.told.phase == v1.PodSucceeded || p.stage == refused {
 		// It has ended, so the API server lets it go at once, and nearly always
 		// we hear of that before we would have asked for it.
@@ -288,9 +270,25 @@ func (n *node) live(p *pod, what timerKind, now time.Time) bool {
 		}
 		p.stage = pendingTold
 		n.mount(p)
+	case diskDue:
+		n.planSandbox(p, now)
+		return false
 	case sandboxDue:
-		if p.is.containers != waiting || p.mounts > 0 {
-			return false // volumes come before the sandbox
+		if p.is.containers != waiting {
+			return false
+		}
+		if p.mounts > 0 { // volumes come before the sandbox
+			p.held = p.held || n.fleet.conf.stepwise()
+			return false
+		}
+		if !n.network(p, now) {
+			return false
+		}
+		if n.fleet.conf.stepwise() {
+			n.pull(p, now)
+		}
+		if n.fleet.conf.Traffic == Least {
+			return false
 		}
 		p.stage, p.is = pendingTold, p.is.sandboxed(at)
 	case initDue:
@@ -358,6 +356,7 @@ func later(a, b time.Time) time.Time {
 
 // run starts the containers, and plans what they will do.
 func (n *node) run(p *pod, now time.Time) {
+	n.started(p)
 	p.is = p.is.run(p.shape, now.Unix(), p.ip)
 	for _, i := range p.shape.order {
 		n.startEvents(p, &p.shape.containers[i], now)
@@ -404,7 +403,7 @@ func (n *node) startEvents(p *pod, c *containerShape, now time.Time) {
 		return
 	}
 	for _, e := range []struct{ reason, message string }{
-		{"Pulled", fmt.Sprintf("Container image %q already present on machine and can be accessed by the pod", c.image)},
+		{"Pulled", n.pulledMessage(p, c, now)},
 		{"Created", "Container created"}, {"Started", "Container started"},
 	} {
 		event := p.event(now, v1.EventTypeNormal, e.reason, e.message, c.name)
@@ -436,6 +435,7 @@ func (n *node) forget(p *pod) {
 		return
 	}
 	p.gone = true
+	n.started(p)
 	n.unmount(p)
 	p.shape = nil
 	n.release(p)

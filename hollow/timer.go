@@ -20,11 +20,12 @@ type timers struct {
 // A timer is one thing to do. It cannot be cancelled: whoever receives it
 // checks whether it still matters.
 type timer struct {
-	at   time.Time
-	what timerKind
-	node *node
-	pod  *pod
-	run  int32 // the pod's restarts when this was planned
+	at    time.Time
+	what  timerKind
+	node  *node
+	pod   *pod
+	run   int32  // the pod's restarts when this was planned
+	image string // of a pull
 }
 
 type timerKind uint8
@@ -33,7 +34,9 @@ const (
 	leaseDue timerKind = iota
 	statusDue
 	admitDue
+	diskDue
 	sandboxDue
+	pullDue
 	initDue
 	startDue
 	readyDue

@@ -189,6 +189,11 @@ func (n *node) mounted(p *pod) {
 		n.planStart(p, now)
 		return
 	}
+	if n.fleet.conf.stepwise() {
+		p.held = false
+		n.fleet.timers.add(timer{at: now, what: sandboxDue, node: n, pod: p})
+		return
+	}
 	p.held, p.heldFor = false, now.Sub(p.due)
 	what := startDue
 	if len(p.shape.inits) > 0 {

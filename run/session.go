@@ -443,7 +443,7 @@ func (s *session) startHollowNodes(ctx context.Context) error {
 		if delay := e.Cluster.Node.StartDelay; delay.Kind != "" {
 			m.Nodes.StartDelayMedian, m.Nodes.StartDelayP99 = delay.At(0.5).Seconds(), delay.At(0.99).Seconds()
 		}
-		m.LeftOut = append(m.LeftOut, hollow.LeftOut()...)
+		m.LeftOut = append(m.LeftOut, ev.LeftOut...)
 		m.Nodes.Fidelity = hollow.Fidelity(s.hollowConfig().Traffic)
 	})
 }
@@ -517,6 +517,10 @@ func (s *session) hollowConfig() hollow.Config {
 		StartDelay: hollowDelay(node.StartDelay),
 		StopDelay:  hollowDelay(node.StopDelay),
 		Traffic:    hollow.Traffic(node.Traffic),
+		Starts:     node.Starts,
+		Disk:       hollowDelay(node.Disk),
+		Images:     hollow.Images{Pull: hollowDelay(node.Images.Pull), Parallel: node.Images.Parallel},
+		Network:    hollow.Network{Delay: hollowDelay(node.Network.Delay), Serial: node.Network.Serial},
 		Pprof:      true,
 		Storage:    hollowStorage(e.Cluster.Storage),
 	}
