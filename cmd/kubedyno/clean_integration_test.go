@@ -69,10 +69,14 @@ func TestCleanAfterAnyEnd(t *testing.T) {
 		t.Fatal(err)
 	}
 
+	churn := filepath.Join(dir, "churn.yaml")
+	if err := os.WriteFile(churn, []byte(churning), 0o644); err != nil {
+		t.Fatal(err)
+	}
 	random := rand.New(rand.NewPCG(0, uint64(time.Now().UnixNano())))
 	left := 0
 	for i := range *moments {
-		run := kubedyno("run", "density-direct", "--kubeconfig", kubeconfig, "--nodes", "3", "--pods-per-node", "300", "--rate", "30/s", "--out", filepath.Join(dir, "r"))
+		run := kubedyno("run", churn, "--kubeconfig", kubeconfig, "--nodes", "3", "--out", filepath.Join(dir, "r"))
 		var said bytes.Buffer
 		run.Stderr = &said
 		if err := run.Start(); err != nil {
@@ -124,6 +128,19 @@ func TestCleanAfterAnyEnd(t *testing.T) {
 		t.Errorf("clean of the machine, with a lab that is up:\n%s", out)
 	}
 }
+
+// churning has Deployments that come and go for as long as nobody ends it, and
+// clients beside it that make things of their own.
+const churning = `name: churning
+cluster: {nodes: 3} # on a cluster: --nodes
+actors:
+  - {name: elector, do: electors, objects: 3}
+  - {name: speaker, do: events, rate: 10/s}
+  - {name: writer, do: writers, rate: 20/s, objects: 2}
+phases:
+  - {name: load, kind: warm-up, create: {kind: Deployment, count: 20, replicas: 5, rate: 20/s, pod: {cpu: 10m, memory: 16Mi}, wait: running}}
+  - {name: turnover, churn: {phase: load, percent: 20, for: 5m, rate: 10/s}}
+`
 
 // checkClean looks whether only what is not ours is there.
 func checkClean(t *testing.T, client kubernetes.Interface, how string) {
