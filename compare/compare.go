@@ -172,7 +172,7 @@ func side(vs []*diagnose.View) Side {
 	var s Side
 	for _, v := range vs {
 		m := v.Meta
-		s.Runs = append(s.Runs, RunInfo{ID: m.ID, Name: m.Name, Status: string(m.Status), Profile: m.Cluster.Profile, Version: m.Cluster.Version, Settings: m.Settings, Pods: v.Counts.Running})
+		s.Runs = append(s.Runs, RunInfo{ID: m.ID, Name: m.Name, Status: string(m.Status), Profile: m.Cluster.Profile, Version: m.Cluster.Version, Settings: m.Settings, Pods: v.Arrived()})
 	}
 	return s
 }
@@ -262,7 +262,7 @@ func indicators(all []*diagnose.View) []indicator {
 					ok = true
 				}
 			}
-			return sum, v.Counts.Running, ok
+			return sum, v.Arrived(), ok
 		}, why: notRecorded})
 	for _, c := range sortedKeys(components) {
 		group := CPU
@@ -273,19 +273,19 @@ func indicators(all []*diagnose.View) []indicator {
 			of: func(v *diagnose.View) (float64, int, bool) {
 				for _, p := range v.Harness.ByProcess {
 					if p.Component == c {
-						return p.MillisecondsPerPod, v.Counts.Running, true
+						return p.MillisecondsPerPod, v.Arrived(), true
 					}
 				}
-				return 0, v.Counts.Running, false
+				return 0, v.Arrived(), false
 			}, why: notRecorded})
 	}
 	optional := func(id, name, unit string, of func(v *diagnose.View) *float64) indicator {
 		return indicator{id: id, name: name, unit: unit, group: Harness, lower: true, why: notRecorded,
 			of: func(v *diagnose.View) (float64, int, bool) {
 				if x := of(v); x != nil {
-					return *x, v.Counts.Running, true
+					return *x, v.Arrived(), true
 				}
-				return 0, v.Counts.Running, false
+				return 0, v.Arrived(), false
 			}}
 	}
 	is = append(is,
@@ -434,8 +434,8 @@ func warnings(base, cand []*diagnose.View) []string {
 		if a, b := first.Nodes.Count, m.Nodes.Count; a != b {
 			add(fmt.Sprintf("different clusters: %d and %d nodes", a, b))
 		}
-		if v.Counts.Running < v.Counts.Expected {
-			add(fmt.Sprintf("%s: only %d of %d pods ran", m.ID, v.Counts.Running, v.Counts.Expected))
+		if v.Arrived() < v.Counts.Expected {
+			add(fmt.Sprintf("%s: only %d of %d pods ran", m.ID, v.Arrived(), v.Counts.Expected))
 		}
 	}
 	if n, m := len(base), len(cand); n > 1 && m > 1 {

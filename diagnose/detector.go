@@ -57,7 +57,7 @@ func Run(src Source, detectors []Detector) (*Diagnosis, error) {
 		InvalidReasons: invalid, Harness: v.Harness, Stages: v.Stages,
 		Findings: []Finding{}, RuledOut: []Clear{}, NotAssessed: []Unknown{},
 		Pods: v.Counts, Window: WindowOf{Seconds: v.Span(), PlateauSeconds: v.Plateau.Seconds()},
-		Throughput: v.Throughput, Latencies: v.Latencies, Lost: v.Lost,
+		Throughput: v.Throughput, SchedulerPerf: v.SchedulerPerf, Scheduler: v.schedulerWork(), EndsBound: v.EndsBound, Latencies: v.Latencies, Lost: v.Lost,
 		Resources: v.Resources, Limits: v.Limits, Objectives: v.judgeObjectives(len(invalid) == 0),
 		Warnings: append(append([]string{}, v.Meta.Warnings...), v.Warnings...),
 		Claims:   v.Claims,
@@ -235,7 +235,11 @@ func (v *View) invalid() []string {
 			why = append(why, fmt.Sprintf("%d of %d pods never appeared", c.Lost, c.Expected))
 		}
 		if c.Stuck > 0 {
-			why = append(why, fmt.Sprintf("%d of %d pods never ran", c.Stuck, c.Seen))
+			never := "ran"
+			if v.EndsBound {
+				never = "were scheduled"
+			}
+			why = append(why, fmt.Sprintf("%d of %d pods never %s", c.Stuck, c.Seen, never))
 		}
 	}
 	if k := v.Claims; k != nil && k.Lost > 0 {

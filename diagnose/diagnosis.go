@@ -75,6 +75,16 @@ type Diagnosis struct {
 	Objectives []record.Objective `json:"objectives"`
 	Warnings   []string           `json:"warnings"`
 	Claims     *Claims            `json:"claims,omitempty"` // where the load makes claims
+
+	// SchedulerPerf is Throughput by the rules of upstream's scheduler_perf; null
+	// where too short.
+	SchedulerPerf *stat.SchedulerPerf `json:"schedulerPerf"`
+	// Scheduler is what the scheduler says of its own work; null where its
+	// metrics were not recorded.
+	Scheduler *SchedulerWork `json:"scheduler"`
+	// EndsBound says that a pod's way ends when it is bound, since its node is an
+	// object that was seeded.
+	EndsBound bool `json:"endsBound,omitempty"`
 }
 
 // Err is nil for a valid run without a bottleneck; else it wraps ErrInvalid or
@@ -263,6 +273,9 @@ type Latencies struct {
 	// Intent is from a spec's due time until its pods run: the median pod, and
 	// the last one of all.
 	Intent LatencyOf `json:"intent"`
+	// Scheduling is created → bound, both seen by watch. It is given where a
+	// pod's way ends there.
+	Scheduling *LatencyOf `json:"scheduling,omitempty"`
 }
 
 // LatencyOf is a distribution of seconds.

@@ -30,6 +30,8 @@ func (v *View) judgeObjectives(valid bool) []record.Objective {
 		switch {
 		case !valid:
 			o.Reason = "the run is not valid"
+		case v.EndsBound && o.Indicator != indicatorThroughput:
+			o.Reason = "pods on seeded nodes never start"
 		case o.Indicator == indicatorStartup:
 			o = v.Latencies.PodStartup.judge(o)
 		case o.Indicator == indicatorIntent:

@@ -222,7 +222,7 @@ func (v *View) idleRates() {
 // pod and so the most it could carry (the utilisation law: X ≤ servers/demand).
 func (v *View) accountResources() {
 	v.idleRates()
-	n := float64(v.Counts.Running)
+	n := float64(v.Arrived())
 	span := v.Span()
 	if n == 0 || span <= 0 {
 		return
@@ -494,7 +494,7 @@ func (v *View) accountHarness() {
 	}
 	var own, plane float64
 	ownSeen, planeSeen := false, false
-	n := float64(max(1, v.Counts.Running))
+	n := float64(max(1, v.Arrived()))
 	for _, c := range v.Components() {
 		x, ok := v.CPU(c, w)
 		if !ok {
@@ -514,7 +514,7 @@ func (v *View) accountHarness() {
 		return
 	}
 	v.Harness.CPUSeconds = &own
-	if v.Counts.Running > 0 {
+	if v.Arrived() > 0 {
 		ms := 1000 * own / n
 		v.Harness.MillisecondsPerPod = &ms
 	}

@@ -77,7 +77,7 @@ func (v *View) accountStages() {
 		steps[Scheduling] = append(steps[Scheduling], step{created, bound})
 		if p.BoundMicros != 0 {
 			reported := math.NaN()
-			if p.RunningMicros != 0 {
+			if p.RunningMicros != 0 && !v.EndsBound {
 				ran++
 				if t, ok := lastBefore(patches[p.Namespace+"/"+p.Name], p.RunningMicros); ok {
 					matched++
@@ -87,13 +87,15 @@ func (v *View) accountStages() {
 				}
 				steps[Observe] = append(steps[Observe], step{reported, running})
 			}
-			steps[Start] = append(steps[Start], step{bound, reported})
+			if !v.EndsBound {
+				steps[Start] = append(steps[Start], step{bound, reported})
+			}
 		}
 		first := created
 		if p.DueMicros != 0 && p.SentMicros != 0 {
 			first = at(p.DueMicros)
 		}
-		last := running
+		last := at(v.arrived(p))
 		if math.IsNaN(last) {
 			last = end
 		}
@@ -121,7 +123,11 @@ func (v *View) accountStages() {
 	} else if owned == 0 {
 		reasons[Controller] = "bare pods have no controller"
 	}
-	observed := v.HasRequests && ran > 0 && float64(matched) >= 0.9*float64(ran)
+	if v.EndsBound {
+		const why = "nobody starts pods on seeded nodes"
+		reasons[Start], reasons[Observe] = why, why
+	}
+	observed := v.EndsBound || v.HasRequests && ran > 0 && float64(matched) >= 0.9*float64(ran)
 	if !observed {
 		switch {
 		case !v.HasRequests:

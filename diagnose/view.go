@@ -52,6 +52,9 @@ type View struct {
 	// its own work. Then Load is the whole time that was watched, and a pod
 	// that is under way at its end is no fault.
 	Observed bool
+	// EndsBound says that a pod's way ends when it is bound: the nodes are
+	// objects that were seeded, and nobody starts pods on them.
+	EndsBound bool
 
 	// Stages are the eight in order; Together is created → bound.
 	Stages   []Stage
@@ -64,12 +67,14 @@ type View struct {
 
 	Rate       float64 // pods bound per second; 0 unknown
 	Throughput *stat.Throughput
-	Latencies  Latencies
-	Claims     *Claims // nil where the load makes none
-	Resources  []Resource
-	Limits     []Limit
-	Harness    Harness
-	Warnings   []string
+	// SchedulerPerf is the same by the rules of upstream's benchmark.
+	SchedulerPerf *stat.SchedulerPerf
+	Latencies     Latencies
+	Claims        *Claims // nil where the load makes none
+	Resources     []Resource
+	Limits        []Limit
+	Harness       Harness
+	Warnings      []string
 
 	src       Source
 	err       error
@@ -84,7 +89,7 @@ type process struct{ samples []record.ProcessSample }
 // that something is missing from it.
 func NewView(src Source) (*View, error) {
 	v := &View{Meta: src.Meta(), src: src, StagesOK: true}
-	v.Observed = v.Meta.Observed()
+	v.Observed, v.EndsBound = v.Meta.Observed(), v.Meta.Nodes.Seeded > 0
 	if err := v.read(); err != nil {
 		return nil, err
 	}
@@ -210,12 +215,12 @@ func (v *View) setWindows(steady record.Window, hasSteady bool) {
 		if at := firstSet(p.DueMicros, p.SentMicros, p.CreatedMicros); at != 0 && (start == 0 || at < start) {
 			start = at
 		}
-		end = max(end, p.RunningMicros)
+		end = max(end, v.arrived(p))
 		if p.CreatedMicros != 0 {
 			created = append(created, p.CreatedMicros)
 		}
-		if p.RunningMicros != 0 {
-			running = append(running, p.RunningMicros)
+		if at := v.arrived(p); at != 0 {
+			running = append(running, at)
 		} else {
 			unfinished = true
 		}
@@ -257,7 +262,23 @@ func (v *View) Done() float64 {
 	if v.Span() <= 0 {
 		return 0
 	}
-	return float64(v.Counts.Running) / v.Span()
+	return float64(v.Arrived()) / v.Span()
+}
+
+// arrived is when a pod's way was over; 0: never.
+func (v *View) arrived(p record.Pod) int64 {
+	if v.EndsBound {
+		return p.BoundMicros
+	}
+	return p.RunningMicros
+}
+
+// Arrived is how many pods came to the end of their way.
+func (v *View) Arrived() int {
+	if v.EndsBound {
+		return v.Counts.Bound
+	}
+	return v.Counts.Running
 }
 
 func (v *View) count() {
@@ -285,6 +306,7 @@ func (v *View) count() {
 		switch {
 		case p.RunningMicros != 0:
 			c.Running++
+		case v.arrived(p) != 0:
 		case p.CreatedMicros != 0:
 			c.Stuck++
 			if p.FailedReason != "" {
@@ -537,6 +559,10 @@ func DefaultLimit(component string) float64 {
 }
 
 func (v *View) accountLatencies() {
+	if v.EndsBound {
+		v.accountScheduling()
+		return
+	}
 	var startup, intent []float64
 	missingStartup, missingIntent := 0, v.Counts.Lost
 	var bound []float64
@@ -563,10 +589,18 @@ func (v *View) accountLatencies() {
 		PodStartup: latencyOf(startup, missingStartup),
 		Intent:     latencyOf(intent, missingIntent),
 	}
+	v.accountThroughput(bound)
+}
+
+// accountThroughput samples the times of bindings.
+func (v *View) accountThroughput(bound []float64) {
 	if t, ok := stat.ThroughputOf(bound); ok {
 		v.Throughput, v.Rate = &t, t.Mean
 	} else if v.Span() > 0 {
 		v.Rate = float64(len(bound)) / v.Span() // too short for more than that
+	}
+	if t, ok := stat.SchedulerPerfOf(bound); ok {
+		v.SchedulerPerf = &t
 	}
 }
 

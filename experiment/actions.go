@@ -53,6 +53,8 @@ func (c *checker) phase(path string, p *Phase, inner bool) {
 		return
 	}
 	at := join(path, action)
+	c.awaits(at+".wait", p.wait())
+	c.awaits(at, p.Wait)
 	switch {
 	case p.Parallel != nil:
 		c.parallel(at, p)
@@ -78,6 +80,7 @@ func (c *checker) phase(path string, p *Phase, inner bool) {
 	}
 	c.loaded = c.loaded || p.Makes() != nil
 	c.claimed = c.claimed || p.Makes() != nil && p.Makes().claimsEach() > 0
+	c.makesNodes = c.makesNodes || p.Makes() != nil && p.Makes().KindName() == "Node"
 	c.ledger.step(*p)
 	c.capacity(at, p)
 }
@@ -131,6 +134,8 @@ func (c *checker) objects(path string, p *Phase) {
 	pacing := p.pacing()
 	c.paced(path, *pacing, o.Count, count)
 	c.objectNames(path, p, o)
+	c.namespace(path, o)
+	c.workload(path, p, o)
 	switch w := p.wait(); {
 	case w == nil:
 	case w.For == StateGone:
@@ -180,7 +185,7 @@ func (c *checker) manifest(path string, o *Objects) {
 		c.fail(path+".objectName", "unused: the manifest has a name")
 	}
 	if ns := m.at("metadata", "namespace"); ns != nil && ns != "{namespace}" {
-		c.fail(at+".metadata.namespace", "objects go into the run's own namespace, so that they can be taken away: leave it out")
+		c.fail(at+".metadata.namespace", "objects go into the run's own namespace, so that they can be taken away: leave it out (in a lab, the action's key namespace names another)")
 	}
 	labels, _ := m.at("metadata", "labels").(map[string]any)
 	for _, key := range sortedKeys(labels) {
@@ -510,7 +515,10 @@ func (c *checker) capacity(path string, p *Phase) {
 	if c.e.Cluster.Existing || latest == nil || c.e.Cluster.Nodes.Real > 0 { // what a real node holds, its machine says
 		return
 	}
-	node, nodes := c.e.Cluster.Node, float64(c.e.Cluster.Nodes.Hollow)
+	if c.makesNodes { // of a shape and number that only the manifests tell
+		return
+	}
+	node, nodes := c.e.Cluster.Node, float64(c.e.Cluster.Nodes.Hollow+c.e.Cluster.Nodes.Seeded)
 	on := []string{path + ".count", path + ".replicas", "cluster.nodes", "cluster.nodes.hollow", "cluster.node.pods", "cluster.node.cpu", "cluster.node.memory", path + ".pod.cpu", path + ".pod.memory", path + ".pod.containers", path + ".object"}
 	where := path
 	if c.src.present("cluster.nodes") {
@@ -522,7 +530,8 @@ func (c *checker) capacity(path string, p *Phase) {
 		}
 	}
 	extra := c.surge(p)
-	pods, cpu, memory := extra, extra*latest.cpu, extra*latest.memory
+	pods, cpu, memory := c.e.Cluster.Population.needs()
+	pods, cpu, memory = pods+extra, cpu+extra*latest.cpu, memory+extra*latest.memory
 	for _, g := range c.ledger.live {
 		n := float64(g.pods())
 		pods += n

@@ -37,6 +37,10 @@ var (
 	batchNodesParam  = Param{"nodes", "10", "hollow nodes"}
 	claimsParam      = Param{"claims", "100", "claims, and pods that use them"}
 	batchRateParam   = Param{"rate", "burst", "how fast claims, and then pods, are created"}
+	seededParam      = Param{"nodes", "1000", "seeded nodes"}
+	podsParam        = Param{"pods", "1000", "pods to schedule"}
+	initPodsParam    = Param{"init-pods", "0", "pods that are bound before the run begins"}
+	burstParam       = Param{"rate", "burst", "how fast pods are created"}
 	churnRateParam   = Param{"rate", "5/s", "how fast Deployments are created and deleted"}
 )
 
@@ -48,6 +52,7 @@ func Builtins() []Info {
 		{"density-direct", "the same number of bare pods at a fixed rate: does the cluster keep up?", []Param{nodesParam, podsPerNodeParam, rateParam}},
 		{"idle", "nodes and nothing else, for two minutes: what does the cluster cost before anybody uses it?", []Param{nodesParam}},
 		{"pvc-batch", "100 volume claims at once, and a pod for each: are all bound within 180 s, without an error?", []Param{batchNodesParam, claimsParam, batchRateParam}},
+		{"scheduler", "pods at once on nodes that nobody stands behind, without a controller manager: how fast does the scheduler decide?", []Param{seededParam, podsParam, initPodsParam, burstParam}},
 	}
 }
 
@@ -114,6 +119,7 @@ type builtinValues struct {
 	Deployments, ChurnPods int
 	Claims, NodeVolumes    int
 	Rate                   string
+	InitPods               int
 }
 
 func (info Info) values(p Params) (builtinValues, error) {
@@ -137,7 +143,7 @@ func (info Info) values(p Params) (builtinValues, error) {
 		}
 		return n
 	}
-	const mostNodes, mostPods, mostClaims = 20_000, 1000, 10_000
+	const mostNodes, mostPods, mostClaims, mostPodsInAll = 20_000, 1000, 10_000, 1_000_000
 	v.Nodes = number("nodes", mostNodes)
 	if _, ok := given["pods-per-node"]; ok {
 		v.PodsPerNode = number("pods-per-node", mostPods)
@@ -149,8 +155,18 @@ func (info Info) values(p Params) (builtinValues, error) {
 		v.PodsPerNode = v.NodeVolumes
 	}
 	v.Pods = v.Nodes * v.PodsPerNode
+	if _, ok := given["pods"]; ok {
+		v.Pods = number("pods", mostPodsInAll)
+	}
+	if text, ok := given["init-pods"]; ok && text != "0" {
+		v.InitPods = number("init-pods", mostPodsInAll)
+	}
+	mostOnOne := 0
+	if _, ok := given["pods"]; ok { // the scheduler need not spread them evenly
+		mostOnOne = 2 * (v.Pods + v.InitPods) / max(v.Nodes, 1)
+	}
 	// Asking for more pods on a node than it holds by default is asking for larger nodes.
-	v.NodePods = max(defaultNodePods, v.PodsPerNode)
+	v.NodePods = max(defaultNodePods, v.PodsPerNode, mostOnOne)
 	v.Deployments = max(1, v.Pods/10)
 	v.ChurnPods = max(defaultNodePods, v.PodsPerNode*5/4, 20)
 	if rate, ok := given["rate"]; ok {

@@ -104,7 +104,7 @@ func encode(v, def reflect.Value) *yaml.Node {
 	case Manifest:
 		return encodeAny(map[string]any(x))
 	case Nodes:
-		if x.Real == 0 {
+		if x.Real == 0 && x.Seeded == 0 {
 			return scalar("!!int", strconv.Itoa(x.Hollow))
 		}
 		n := encodeStruct(v, reflect.Zero(v.Type()))

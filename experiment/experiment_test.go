@@ -213,10 +213,13 @@ func TestBuiltins(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%s: %v", b.Name, err)
 		}
-		pods := map[string][2]int{"density": {1500, 1500}, "density-direct": {1500, 1500}, "churn": {450, 1500}, "idle": {0, 0}, "pvc-batch": {100, 100}}[b.Name]
+		pods := map[string][2]int{"density": {1500, 1500}, "density-direct": {1500, 1500}, "churn": {450, 1500}, "idle": {0, 0}, "pvc-batch": {100, 100}, "scheduler": {1000, 1010}}[b.Name]
 		nodes := 50
-		if b.Name == "pvc-batch" {
+		switch b.Name {
+		case "pvc-batch":
 			nodes = 10
+		case "scheduler":
+			nodes = 1000
 		}
 		if e.Name != b.Name || e.ExpectedPods() != pods[0] || e.PeakPods() != pods[1] || e.Cluster.Nodes.All() != nodes {
 			t.Errorf("%s: %d pods, %d at most, %d nodes", b.Name, e.ExpectedPods(), e.PeakPods(), e.Cluster.Nodes.All())
@@ -317,14 +320,14 @@ objectives: [{indicator: pod-startup, limit: 5s}]
 		{set: "cluster.nodes", want: "--set cluster.nodes: want PATH=VALUE, such as cluster.nodes=100 or kube-scheduler.args.kube-api-qps=200"},
 		{set: "kube-schedular.cpu=1", want: `--set kube-schedular.cpu=1: unknown component or field "kube-schedular", did you mean "kube-scheduler"?`},
 		{set: "cluster.components.kube-proxy.cpu=1", want: `--set cluster.components.kube-proxy.cpu=1: unknown component "kube-proxy" (valid: etcd, kube-apiserver, kube-controller-manager, kube-scheduler, kubedyno-csi, kubedyno-hollow, kubedyno-load)`},
-		{set: "etcd.flags.v=1", want: `--set etcd.flags.v=1: etcd: unknown part "flags" (valid: args, env, binary, cpu)`},
+		{set: "etcd.flags.v=1", want: `--set etcd.flags.v=1: etcd: unknown part "flags" (valid: args, env, binary, cpu, off)`},
 		{set: "etcd.cpu=half", want: `--set etcd.cpu=half: etcd.cpu: want a number, got the text "half"`},
 		{set: "etcd.cpu=0", want: `--set etcd.cpu=0: etcd.cpu: must be at least 0.01, got 0`},
 		{set: "etcd.cpu=500m", want: `--set etcd.cpu=500m: etcd.cpu: want a number, got the text "500m"`},
 		{set: "etcd.args.--v=1", want: `--set etcd.args.--v=1: etcd.args.--v: flags are written without dashes: "v"`},
 		{set: "kubedyno-load.binary=x", want: `--set kubedyno-load.binary=x: kubedyno-load is part of kubedyno and takes cpu and env only`},
 		{set: "cluster.nods=5", want: `--set cluster.nods=5: unknown key "nods" in cluster, did you mean "nodes"?`},
-		{set: "cluster.nodes.max=5", want: `--set cluster.nodes.max=5: unknown key "max" in cluster.nodes (valid: hollow, real)`},
+		{set: "cluster.nodes.max=5", want: `--set cluster.nodes.max=5: unknown key "max" in cluster.nodes (valid: hollow, real, seeded)`},
 		{set: "cluster.nodes=ten", want: `--set cluster.nodes=ten: cluster.nodes.hollow: want a whole number, got the text "ten"`},
 		{set: "cluster.nodes=", want: `--set cluster.nodes=: cluster.nodes.hollow: want a whole number, got the text ""`},
 		{set: "cluster.node.pods=1", want: "--set cluster.node.pods=1: cluster.node.pods: 10 nodes cannot hold 20 pods: at 1 pods a node there is room for 10"},

@@ -59,6 +59,7 @@ func (x *explainer) cluster() {
 	default:
 		x.line("On a lab of its own: a real control plane with the flags of the %s profile and %s (%s cores, %s, %d pods each).",
 			c.Profile, count(c.Nodes.Hollow, "hollow node"), c.Node.CPU, c.Node.Memory, c.Node.Pods)
+		x.seeded(c)
 		if c.Nodes.Real > 0 {
 			x.line("  And %s: containerd and a kubelet, in namespaces of their own on this machine.", count(c.Nodes.Real, "real node"))
 		}
@@ -112,6 +113,9 @@ func (c Component) inWords() []string {
 	}
 	if c.Binary != "" {
 		words = append(words, "from "+c.Binary)
+	}
+	if c.Off {
+		words = append(words, "is left out")
 	}
 	if c.CPU != 0 {
 		words = append(words, fmt.Sprintf("held to %s cores", formatFloat(c.CPU)))
@@ -198,9 +202,9 @@ func (x *explainer) does(s Step) string {
 	how := func(p Pacing) string { return sending(p, s) }
 	switch {
 	case s.Create != nil:
-		return fmt.Sprintf("create %s%s", x.making(&s.Create.Objects, s), how(s.Create.Pacing))
+		return fmt.Sprintf("create %s%s%s", x.making(&s.Create.Objects, s), s.Create.inNamespaces(), how(s.Create.Pacing))
 	case s.Apply != nil && s.Apply.Phase == "":
-		return fmt.Sprintf("apply %s%s", x.making(&s.Apply.Objects, s), how(s.Apply.Pacing))
+		return fmt.Sprintf("apply %s%s%s", x.making(&s.Apply.Objects, s), s.Apply.inNamespaces(), how(s.Apply.Pacing))
 	case s.Apply != nil:
 		return fmt.Sprintf("apply the objects of %s again, %s%s", s.Apply.Phase, count(s.Operations, "time"), how(s.Apply.Pacing))
 	case s.Scale != nil:

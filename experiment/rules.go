@@ -24,6 +24,8 @@ import (
 //	driver       the name of a CSI driver
 //	url          an http or https address without credentials
 //	labels       a map of Kubernetes labels
+//	labelkey     the key of a label or a taint; labelvalue: a value
+//	zones        a list of label values
 //	resource     a resource such as pods or widgets.example.com/v1
 //	template     text with {phase} and {index}; templates: so are map values
 //	keys=        what a map's keys are: component, flag, env, variable
@@ -86,7 +88,14 @@ func checkField(v reflect.Value, f field, at string, src source) Problems {
 			ps = append(ps, src.problem(at, "the list is empty"))
 		}
 		for i := range v.Len() {
-			if item := fmt.Sprintf("%s[%d]", at, i); !src.isBad(item) && v.Type().Elem().Kind() == reflect.Struct {
+			item := fmt.Sprintf("%s[%d]", at, i)
+			switch {
+			case src.isBad(item):
+			case v.Index(i).Kind() == reflect.String:
+				if text := breachOfItem(v.Index(i).String(), f.rules); text != "" {
+					ps = append(ps, src.problem(item, text))
+				}
+			default:
 				ps = append(ps, checkRules(v.Index(i), item, src)...)
 			}
 		}
@@ -197,6 +206,10 @@ func textBreach(v reflect.Value, r rules) string {
 		return urlBreach(s)
 	case r.has("resource") && !resourceForm.MatchString(s):
 		return fmt.Sprintf("%s is not a resource such as pods, deployments.apps or widgets.example.com/v1", quote(s))
+	case r.has("labelkey") && (!labelKey.MatchString(s) || len(s) > 253):
+		return quote(s) + " is not a key such as dedicated or example.com/dedicated"
+	case r.has("labelvalue") && (!labelValue.MatchString(s) || len(s) > 63):
+		return quote(s) + " is not a value: at most 63 letters, digits, '-', '_' and '.', with a letter or digit at both ends"
 	case r.has("template"):
 		return templateBreach(s)
 	case r.has("required") && s == "":

@@ -111,7 +111,7 @@ func (d *decoder) setComponent(c *Component, at, rest, value string) {
 	fail := func(text string) { d.report(&yaml.Node{}, at, text) }
 	switch {
 	case rest == "":
-		fail("say which part: args.<flag>, env.<NAME>, binary or cpu")
+		fail("say which part: args.<flag>, env.<NAME>, binary, cpu or off")
 	case part == "args" && named && name != "":
 		if c.Args == nil {
 			c.Args = map[string]*string{}
@@ -136,6 +136,8 @@ func (d *decoder) setComponent(c *Component, at, rest, value string) {
 	case part == "binary":
 		c.Binary = value
 		d.placed(at+".binary", nil)
+	case part == "off":
+		d.value(&yaml.Node{Kind: yaml.ScalarNode, Value: value}, reflect.ValueOf(&c.Off).Elem(), at+".off")
 	case part == "cpu":
 		d.value(&yaml.Node{Kind: yaml.ScalarNode, Value: value}, reflect.ValueOf(&c.CPU).Elem(), at+".cpu")
 	default:
@@ -192,6 +194,7 @@ func (c Component) with(d Component) Component {
 	if d.CPU != 0 {
 		c.CPU = d.CPU
 	}
+	c.Off = c.Off || d.Off
 	return c
 }
 

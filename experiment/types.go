@@ -53,6 +53,8 @@ type Cluster struct {
 	// Nodes says how many there are; a plain number is that of hollow ones.
 	Nodes Nodes `yaml:"nodes"`
 	Node  Node  `yaml:"node"`
+	// Population is what the seeded nodes carry before the run begins.
+	Population Population `yaml:"population"`
 	// Components holds what differs from the profile, by component name.
 	Components map[string]Component `yaml:"components" rule:"keys=component"`
 	// Storage is a simulated CSI driver; left out, there is none.
@@ -70,10 +72,13 @@ type Nodes struct {
 	// Real is the number of real ones: containerd and a kubelet in namespaces of
 	// their own. They are for labs only.
 	Real int `yaml:"real" rule:"min=0,max=10"`
+	// Seeded is the number of Node objects that are put into etcd, with nobody
+	// behind them: pods are scheduled to them, and never start. For labs only.
+	Seeded int `yaml:"seeded" rule:"min=0,max=20000"`
 }
 
 // All is how many nodes the experiment brings.
-func (n Nodes) All() int { return n.Hollow + n.Real }
+func (n Nodes) All() int { return n.Hollow + n.Real + n.Seeded }
 
 // Identity says as whom hollow nodes speak to the API server.
 type Identity string
@@ -97,7 +102,7 @@ const (
 
 func (Traffic) values() []string { return []string{string(TrafficKubelet), string(TrafficLeast)} }
 
-// Node is the shape and behaviour of each hollow node.
+// Node is the shape of each hollow or seeded node, and the behaviour of hollow ones.
 type Node struct {
 	CPU      Quantity          `yaml:"cpu" rule:"cpu,positive"`
 	Memory   Quantity          `yaml:"memory" rule:"memory,positive"`
@@ -105,6 +110,9 @@ type Node struct {
 	Identity Identity          `yaml:"identity"`
 	Traffic  Traffic           `yaml:"traffic"`
 	Labels   map[string]string `yaml:"labels" rule:"labels"`
+	// Zones go to the nodes in turn, as the label topology.kubernetes.io/zone.
+	Zones  []string `yaml:"zones" rule:"zones"`
+	Taints []Taint  `yaml:"taints"`
 	// StartDelay is from a pod seen by its node to its containers running.
 	StartDelay Distribution `yaml:"startDelay"`
 	// StopDelay is from a deletion seen by the node to the containers stopped.
@@ -141,6 +149,8 @@ type Component struct {
 	Binary string `yaml:"binary"`
 	// CPU is a quota in cores; 0 is none.
 	CPU float64 `yaml:"cpu" rule:"min=0.01,max=1024"`
+	// Off leaves the component out of the lab.
+	Off bool `yaml:"off"`
 }
 
 // Level says how closely a run is watched: what each level brings, and what it
@@ -293,7 +303,13 @@ type Objects struct {
 	// Replicas of each Deployment in the short form.
 	Replicas int `yaml:"replicas" rule:"min=1,max=1000000"`
 	// ObjectName is the pattern of object names; a manifest may have its own.
-	ObjectName string    `yaml:"objectName" rule:"template"`
+	ObjectName string `yaml:"objectName" rule:"template"`
+	// Namespace of a lab that the objects go to in place of the run's own, which
+	// is made where it is not there.
+	Namespace string `yaml:"namespace" rule:"name"`
+	// Namespaces is how many there are, Namespace-0 and on, to which the objects
+	// go in turn.
+	Namespaces int       `yaml:"namespaces" rule:"min=1,max=10000"`
 	Pod        *PodShape `yaml:"pod"`
 }
 

@@ -287,6 +287,7 @@ func (e *Experiment) problems() Problems {
 		c.problems = append(c.problems, c.src.problem("cluster.node.identity", "least traffic has one watch for the pods of all nodes, which no node's own identity may open: leave identity out, or say pooled"))
 	}
 	c.apps()
+	c.seeded()
 	c.distribution("cluster.node.startDelay", e.Cluster.Node.StartDelay)
 	c.distribution("cluster.node.stopDelay", e.Cluster.Node.StopDelay)
 	for path, d := range map[string]Distribution{"disk": e.Cluster.Node.Disk, "images.pull": e.Cluster.Node.Images.Pull, "network.delay": e.Cluster.Node.Network.Delay} {
@@ -394,16 +395,19 @@ func (c *checker) actors() {
 
 // checker looks at what no single field can tell.
 type checker struct {
-	e        *Experiment
-	src      source
-	broken   []string          // paths that break a rule of their own
-	names    map[string]string // of phases, to their paths
-	ledger   ledger
-	loaded   bool    // some phase before makes objects
-	claimed  bool    // some phase before makes claims
-	most     float64 // pods, where the nodes have too little room
-	room     func()  // reports that
-	problems Problems
+	e      *Experiment
+	src    source
+	broken []string          // paths that break a rule of their own
+	names  map[string]string // of phases, to their paths
+	ledger ledger
+	loaded bool // some phase before makes objects
+	// claimed says that some phase before makes claims.
+	claimed bool
+	// makesNodes says that some phase before makes Node objects.
+	makesNodes bool
+	most       float64 // pods, where the nodes have too little room
+	room       func()  // reports that
+	problems   Problems
 }
 
 // fail reports a problem at path, unless path or any of the paths that the
@@ -420,10 +424,11 @@ func (c *checker) fail(path, text string, on ...string) {
 func (c *checker) components() {
 	for _, name := range sortedKeys(c.e.Cluster.Components) {
 		path := "cluster.components." + name
+		comp := c.e.Cluster.Components[name]
+		c.off(path, name, comp)
 		if !isOurs(name) {
 			continue
 		}
-		comp := c.e.Cluster.Components[name]
 		if len(comp.Args) > 0 {
 			c.fail(path+".args", name+" is part of kubedyno and takes cpu and env only")
 		}

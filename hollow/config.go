@@ -60,6 +60,7 @@ type Config struct {
 	Memory     string    `json:"memory,omitempty"`
 	Pods       int       `json:"pods,omitempty"`
 	Labels     StringMap `json:"labels,omitempty"`
+	Zones      []string  `json:"zones,omitempty"` // given to the nodes in turn
 	Taints     []Taint   `json:"taints,omitempty"`
 	Seed       int64     `json:"seed,omitempty"`
 	StartDelay Delay     `json:"startDelay,omitzero"`
@@ -231,6 +232,11 @@ func (c *Config) check() error {
 	for k, v := range c.Labels {
 		if bad := append(validation.IsQualifiedName(k), validation.IsValidLabelValue(v)...); len(bad) > 0 {
 			return fmt.Errorf("label %s=%s: %s", k, v, strings.Join(bad, "; "))
+		}
+	}
+	for _, zone := range c.Zones {
+		if bad := validation.IsValidLabelValue(zone); len(bad) > 0 {
+			return fmt.Errorf("zone %q: %s", zone, strings.Join(bad, "; "))
 		}
 	}
 	for name, v := range map[string]string{"cpu": c.CPU, "memory": c.Memory} {

@@ -31,6 +31,7 @@ const leaseNamespace = "kube-node-lease"
 // server can tell. At rest it holds its connection and two watches.
 type node struct {
 	fleet     *Fleet
+	number    int // among all nodes
 	name      string
 	uid       types.UID
 	client    *client
@@ -65,7 +66,7 @@ type node struct {
 func newNode(f *Fleet, i int) *node {
 	number := f.conf.First + i
 	n := &node{
-		fleet: f, name: f.conf.nodeName(i),
+		fleet: f, number: number, name: f.conf.nodeName(i),
 		pods:   map[string]*pod{},
 		tokens: eventBurst, tokensAt: time.Now(),
 	}
@@ -126,6 +127,9 @@ func (n *node) object(now time.Time) (*v1.Node, error) {
 	}
 	if c.RunID != "" {
 		labels[RunLabel] = c.RunID
+	}
+	if len(c.Zones) > 0 {
+		labels[v1.LabelTopologyZone] = c.Zones[n.number%len(c.Zones)]
 	}
 	for k, v := range c.Labels {
 		labels[k] = v

@@ -97,29 +97,35 @@ func timetable(r experiment.Rate, n int, seed uint64) pace.Timetable {
 // post creates object i of a plan.
 func (g *generator) post(pl *plan, i int) operation {
 	name := pl.name(i)
-	return operation{"create", pl.resource, pl.namespace, name, pl.pods, func(ctx context.Context) answer {
+	return operation{"create", pl.resource, pl.in(i), name, pl.pods, func(ctx context.Context) answer {
 		body, err := pl.create.body(i)
 		if err != nil {
 			return g.client.unsent(fmt.Errorf("encode %s: %w", name, err))
 		}
-		return g.client.do(ctx, call{method: http.MethodPost, path: pl.path, contentType: pl.contentType, body: body, subject: name})
+		return g.client.do(ctx, call{method: http.MethodPost, path: pl.at(i), contentType: pl.contentType, body: body, subject: name})
 	}}
 }
 
 // remove deletes object i of a plan.
 func (g *generator) remove(pl *plan, i int) operation {
 	name := pl.name(i)
-	q := call{method: http.MethodDelete, path: pl.path + "/" + name, subject: name}
-	if pl.kind != "Pod" { // which has its grace, as with kubectl delete
+	q := call{method: http.MethodDelete, path: pl.at(i) + "/" + name, subject: name}
+	switch {
+	case pl.kind == "Pod" && g.cfg.NoKubelets:
+		q.query = "gracePeriodSeconds=0"
+	case pl.kind != "Pod": // which has its grace, as with kubectl delete
 		// As kubectl does: the default of a Job is to leave its pods behind.
 		q.query = "propagationPolicy=Background"
 	}
-	return operation{"delete", pl.resource, pl.namespace, name, 0, func(ctx context.Context) answer { return g.client.do(ctx, q) }}
+	return operation{"delete", pl.resource, pl.in(i), name, 0, func(ctx context.Context) answer { return g.client.do(ctx, q) }}
 }
 
 func (g *generator) create(ctx context.Context, w *work, o experiment.Objects) error {
 	pl, err := compile(g.cfg, w.phase, o, g.client.find(ctx))
 	if err != nil {
+		return err
+	}
+	if err := g.client.makeNamespaces(ctx, g.cfg, o); err != nil {
 		return err
 	}
 	w.n = o.Count
@@ -140,6 +146,9 @@ func (g *generator) apply(ctx context.Context, w *work, a *experiment.Apply) err
 		if pl, err = compile(g.cfg, w.phase, a.Objects, g.client.find(ctx)); err != nil {
 			return err
 		}
+		if err := g.client.makeNamespaces(ctx, g.cfg, a.Objects); err != nil {
+			return err
+		}
 		w.n, pods = a.Count, pl.pods
 		w.succeeded = func(done []int) {
 			g.keep(w.phase, &made{plan: pl, alive: done, count: a.Count, next: a.Count, each: pl.pods})
@@ -155,12 +164,12 @@ func (g *generator) apply(ctx context.Context, w *work, a *experiment.Apply) err
 	w.operation = func(i int) operation {
 		object := index(i)
 		name := pl.name(object)
-		return operation{"apply", pl.resource, pl.namespace, name, pods, func(ctx context.Context) answer {
+		return operation{"apply", pl.resource, pl.in(object), name, pods, func(ctx context.Context) answer {
 			body, err := pl.apply.body(object)
 			if err != nil {
 				return g.client.unsent(fmt.Errorf("encode %s: %w", name, err))
 			}
-			return g.client.do(ctx, call{method: http.MethodPatch, path: pl.path + "/" + name, query: "fieldManager=" + ProcessName + "&force=true",
+			return g.client.do(ctx, call{method: http.MethodPatch, path: pl.at(object) + "/" + name, query: "fieldManager=" + ProcessName + "&force=true",
 				contentType: contentApplyPatch, body: body, subject: name})
 		}}
 	}
@@ -188,8 +197,8 @@ func (g *generator) scale(w *work, s *experiment.Scale) error {
 	w.n = len(m.alive)
 	w.operation = func(i int) operation {
 		name := m.plan.name(m.alive[i])
-		return operation{"scale", m.plan.resource, m.plan.namespace, name, int32(s.Replicas), func(ctx context.Context) answer {
-			return g.client.do(ctx, call{method: http.MethodPatch, path: m.plan.path + "/" + name + "/scale", contentType: contentMergePatch, body: body, subject: name})
+		return operation{"scale", m.plan.resource, m.plan.in(m.alive[i]), name, int32(s.Replicas), func(ctx context.Context) answer {
+			return g.client.do(ctx, call{method: http.MethodPatch, path: m.plan.at(m.alive[i]) + "/" + name + "/scale", contentType: contentMergePatch, body: body, subject: name})
 		}}
 	}
 	// What replaces these pods later are as many.
@@ -219,12 +228,12 @@ func (g *generator) patches(w *work, m *made, verb, content string, patch map[st
 	w.operation = func(i int) operation {
 		object := m.alive[i%len(m.alive)]
 		name := m.plan.name(object)
-		return operation{verb, m.plan.resource, m.plan.namespace, name, pods, func(ctx context.Context) answer {
+		return operation{verb, m.plan.resource, m.plan.in(object), name, pods, func(ctx context.Context) answer {
 			body, err := t.body(object)
 			if err != nil {
 				return g.client.unsent(fmt.Errorf("encode the patch of %s: %w", name, err))
 			}
-			return g.client.do(ctx, call{method: http.MethodPatch, path: m.plan.path + "/" + name, contentType: content, body: body, subject: name})
+			return g.client.do(ctx, call{method: http.MethodPatch, path: m.plan.at(object) + "/" + name, contentType: content, body: body, subject: name})
 		}}
 	}
 }

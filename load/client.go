@@ -49,8 +49,9 @@ type client struct {
 	base    *url.URL
 	now     func() time.Time
 
-	mu    sync.Mutex
-	types map[string][]metav1.APIResource // by the path of their version
+	mu         sync.Mutex
+	types      map[string][]metav1.APIResource // by the path of their version
+	namespaces map[string]bool                 // that were made beside the run's own
 }
 
 func newClient(c Config) (*client, error) {
@@ -215,6 +216,9 @@ func (c *client) prepare(ctx context.Context, cfg Config) error {
 	}
 	if a.err != nil {
 		return fmt.Errorf("create namespace %s: %w", cfg.Namespace, a.err)
+	}
+	if cfg.NoAccounts {
+		return c.makeAccount(ctx, cfg.Namespace)
 	}
 	return c.awaitAccount(ctx, cfg.Namespace)
 }

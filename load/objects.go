@@ -61,9 +61,10 @@ type plan struct {
 	builtin     bool
 	resource    string
 	path        string // of the collection
-	namespace   string // "": the objects have none
-	pattern     text   // of names
-	pods        int32  // that one object asks for
+	namespace   string // the run's; "": the objects have none
+	objects     experiment.Objects
+	pattern     text  // of names
+	pods        int32 // that one object asks for
 	contentType string
 	create      *template
 	apply       *template // as a server-side apply has it
@@ -71,12 +72,30 @@ type plan struct {
 
 func (p *plan) name(i int) string { return p.pattern.of(i) }
 
+// in is the namespace of object i, and at the path of its collection.
+func (p *plan) in(i int) string {
+	if p.namespace != "" && p.objects.Namespaces > 0 {
+		return p.objects.NamespaceOf(i)
+	}
+	return p.namespace
+}
+
+func (p *plan) at(i int) string {
+	if p.namespace == "" || p.objects.Namespaces == 0 {
+		return p.path
+	}
+	return strings.Replace(p.path, "/namespaces/"+p.namespace+"/", "/namespaces/"+p.in(i)+"/", 1)
+}
+
 // finder finds the resource of a kind of object.
 type finder func(schema.GroupVersionKind) (metav1.APIResource, error)
 
 // compile turns what a phase makes into a plan.
 func compile(c Config, phase string, o experiment.Objects, find finder) (*plan, error) {
-	p := &plan{pods: int32(o.PodsEach(c.Nodes)), namespace: c.Namespace, pattern: cut(o.Pattern(), phase, c.Namespace)}
+	if o.Namespace != "" {
+		c.Namespace = o.Namespace
+	}
+	p := &plan{pods: int32(o.PodsEach(c.Nodes)), objects: o, namespace: c.Namespace, pattern: cut(o.Pattern(), phase, c.Namespace)}
 	var proto any
 	var err error
 	if o.Object == nil {
@@ -146,6 +165,9 @@ func manifest(c Config, phase string, o experiment.Objects, find finder) (any, e
 		return nil, fmt.Errorf("a %s belongs to no namespace: on a cluster that is not a lab it is not kubedyno's to make", o.KindName())
 	}
 	dress(m, c, phase, o.Pattern(), found.Namespaced)
+	if o.Namespaces > 0 {
+		delete(part(m, "metadata"), "namespace") // as the path says
+	}
 	obj, ok, err := typed(m)
 	switch {
 	case err != nil:
@@ -166,6 +188,9 @@ func shortForm(c Config, phase string, o experiment.Objects) (runtime.Object, er
 	}
 	name := o.Pattern()
 	meta := metav1.ObjectMeta{Name: name, Namespace: c.Namespace, Labels: labels}
+	if o.Namespaces > 0 {
+		meta.Namespace = "" // as the path says
+	}
 	switch o.Kind {
 	case experiment.Pod:
 		return &corev1.Pod{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"}, ObjectMeta: meta, Spec: spec}, nil
@@ -208,6 +233,9 @@ func podSpec(c Config, shape experiment.PodShape) (corev1.PodSpec, error) {
 		spec.Containers = append(spec.Containers, corev1.Container{
 			Name: name, Image: shape.Image, Resources: corev1.ResourceRequirements{Requests: requests},
 		})
+	}
+	if c.NoKubelets {
+		spec.TerminationGracePeriodSeconds = ptr.To(int64(0))
 	}
 	if c.HollowNodes {
 		spec.NodeSelector = map[string]string{LabelRun: c.RunID}

@@ -33,6 +33,12 @@ type Config struct {
 	// HollowNodes keeps the pods on the run's hollow nodes, on a cluster that
 	// has others too: see HollowTaint.
 	HollowNodes bool `json:"hollowNodes,omitempty"`
+	// NoAccounts says that no controller makes service accounts, so that the
+	// generator makes those without which no pod is let in.
+	NoAccounts bool `json:"noAccounts,omitempty"`
+	// NoKubelets says that nobody ends pods: they are deleted without a grace
+	// period, which only a kubelet could end.
+	NoKubelets bool `json:"noKubelets,omitempty"`
 }
 
 // command is each further line.

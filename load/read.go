@@ -64,9 +64,10 @@ func (g *generator) request(ctx context.Context, q experiment.Request) (func(*ra
 			query = "resourceVersion=0"
 		}
 		return func(draw *rand.Rand) operation {
-			name := m.plan.name(m.alive[draw.IntN(len(m.alive))])
-			return operation{verb, m.plan.resource, m.plan.namespace, name, 0, func(ctx context.Context) answer {
-				return g.client.do(ctx, call{method: http.MethodGet, path: m.plan.path + "/" + name, query: query, subject: name})
+			object := m.alive[draw.IntN(len(m.alive))]
+			name := m.plan.name(object)
+			return operation{verb, m.plan.resource, m.plan.in(object), name, 0, func(ctx context.Context) answer {
+				return g.client.do(ctx, call{method: http.MethodGet, path: m.plan.at(object) + "/" + name, query: query, subject: name})
 			}}
 		}, nil
 	}

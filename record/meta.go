@@ -125,8 +125,11 @@ type Objective struct {
 // first node was created.
 type Nodes struct {
 	Count              int     `json:"count"`
-	Real               int     `json:"real,omitempty"`     // of these, real ones beside simulated ones
-	Identity           string  `json:"identity,omitempty"` // own, pooled, impersonated
+	Real               int     `json:"real,omitempty"`        // of these, real ones beside simulated ones
+	Seeded             int     `json:"seeded,omitempty"`      // of these, objects in etcd with nobody behind them
+	SeededPods         int     `json:"seededPods,omitempty"`  // bound to them before the run began
+	SeedSeconds        float64 `json:"seedSeconds,omitempty"` // that it took to write both
+	Identity           string  `json:"identity,omitempty"`    // own, pooled, impersonated
 	Simulated          bool    `json:"simulated"`
 	ReadySeconds       float64 `json:"readySeconds,omitempty"`       // last node reported Ready
 	SchedulableSeconds float64 `json:"schedulableSeconds,omitempty"` // last not-ready taint gone

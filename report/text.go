@@ -43,13 +43,16 @@ func WriteSummary(w io.Writer, o Options, m record.Meta, d *diagnose.Diagnosis, 
 	if c := d.Claims; c != nil {
 		facts = append(facts, fmt.Sprintf("%d of %d claims were bound;", c.Bound, c.Expected))
 	}
-	facts = append(facts, fmt.Sprintf("%d of %d pods ran", d.Pods.Running, d.Pods.Expected))
+	facts = append(facts, arrived(d))
 	if d.Window.Seconds > 0 {
 		facts = append(facts, "in "+seconds(d.Window.Seconds))
 	}
 	if m.Nodes.Count > 0 {
 		kind := "nodes"
-		if m.Nodes.Simulated {
+		switch {
+		case m.Nodes.Seeded == m.Nodes.Count:
+			kind = "seeded nodes"
+		case m.Nodes.Simulated:
 			kind = "simulated nodes"
 		}
 		facts = append(facts, fmt.Sprintf("on %d %s", m.Nodes.Count, kind))
@@ -174,8 +177,13 @@ func (t *text) numbers(d *diagnose.Diagnosis) {
 		}
 		row(label, strings.Join(parts, ", "), note)
 	}
-	lat("pod startup", d.Latencies.PodStartup)
-	lat("intent latency", d.Latencies.Intent)
+	if l := d.Latencies.Scheduling; l != nil {
+		t.scheduler(d, row)
+		lat("created→bound", *l)
+	} else {
+		lat("pod startup", d.Latencies.PodStartup)
+		lat("intent latency", d.Latencies.Intent)
+	}
 	if h := d.Harness; h.MillisecondsPerPod != nil {
 		v := number(*h.MillisecondsPerPod) + " ms CPU/pod"
 		note := ""
@@ -200,7 +208,7 @@ func (t *text) numbers(d *diagnose.Diagnosis) {
 	for _, c := range []struct {
 		n    int
 		what string
-	}{{p.Lost, "never seen"}, {p.Stuck, "never running"}, {p.Missed, "requests never sent"}, {p.Errors, "requests refused"}} {
+	}{{p.Lost, "never seen"}, {p.Stuck, neverArrived(d)}, {p.Missed, "requests never sent"}, {p.Errors, "requests refused"}} {
 		if c.n > 0 {
 			bad = append(bad, fmt.Sprintf("%d %s", c.n, c.what))
 		}

@@ -87,6 +87,9 @@ func (s *session) startCollectors(ctx context.Context) (asking, reading *collect
 	}
 	for _, name := range planeComponents {
 		c := s.plane.Component(name)
+		if s.o.Experiment.Cluster.Components[name].Off {
+			continue // nothing is missing: it is not there
+		}
 		if c == nil || c.MetricsURL == "" {
 			mo.Missing = append(mo.Missing, metrics.Missing{Component: name, Reason: notReached})
 		}
@@ -319,7 +322,7 @@ func (s *session) tell(ctx context.Context) {
 			own, plane = s.cores(before, now, dt)
 		}
 		before, then = now, at
-		st := State{OwnCores: own, ControlPlaneCores: plane}
+		st := State{OwnCores: own, ControlPlaneCores: plane, EndsBound: s.o.Experiment.Cluster.Nodes.Seeded > 0}
 		s.mu.Lock()
 		of, claims := s.of, s.ofClaims
 		st.Phase, st.Total, st.Claims = s.phase.Name, s.asked[of], claims

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"iter"
 	"os/exec"
 	"time"
 
@@ -122,6 +123,9 @@ func (t *watchedLab) APIReady() time.Duration {
 }
 func (t *watchedLab) StartHollow(context.Context, json.RawMessage) (hollowProcess, error) {
 	return hollowProcess{}, errors.New("a lab that is only watched gets no nodes")
+}
+func (t *watchedLab) Seed(context.Context, iter.Seq[lab.Seedling]) error {
+	return errors.New("a lab that is only watched is not seeded")
 }
 func (t *watchedLab) WrapLoad(*exec.Cmd) error              { return nil }
 func (t *watchedLab) LoadCgroup() string                    { return "" }

@@ -58,6 +58,8 @@ type State struct {
 	Total                   int  // pods, or claims, that the phase asks for
 	Created, Bound, Running int
 	Gone                    int
+	// EndsBound says that pods are done when they are bound: nobody starts them.
+	EndsBound bool
 	// ControlPlaneCores and OwnCores are CPU use over the last second; -1 is
 	// unknown.
 	ControlPlaneCores, OwnCores float64

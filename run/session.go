@@ -14,6 +14,7 @@ import (
 
 	"github.com/kubedyno/kubedyno/cluster"
 	"github.com/kubedyno/kubedyno/cluster/access"
+	"github.com/kubedyno/kubedyno/cluster/lab"
 	"github.com/kubedyno/kubedyno/cluster/realnode"
 	"github.com/kubedyno/kubedyno/collect/metrics"
 	"github.com/kubedyno/kubedyno/collect/objects"
@@ -223,6 +224,8 @@ func (s *session) perform(ctx context.Context) (err error) {
 			Nodes:       s.o.Experiment.Cluster.Nodes.All(),
 			Existing:    s.o.Existing,
 			HollowNodes: s.o.Existing && s.o.Experiment.Cluster.Nodes.Hollow > 0,
+			NoAccounts:  s.o.Experiment.Cluster.Components[lab.ControllerManager].Off,
+			NoKubelets:  s.o.Experiment.Cluster.Nodes.Seeded > 0,
 		},
 		Executable: s.o.Executable,
 		Wrap:       s.target.WrapLoad,
@@ -372,6 +375,9 @@ func (s *session) startNodes(ctx context.Context) error {
 			return err
 		}
 	}
+	if err := s.seed(ctx); err != nil {
+		return err
+	}
 	return s.startRealNodes(ctx, nodes.Real)
 }
 
@@ -513,6 +519,7 @@ func (s *session) hollowConfig() hollow.Config {
 		Memory:     string(node.Memory),
 		Pods:       node.Pods,
 		Labels:     node.Labels,
+		Zones:      node.Zones,
 		Seed:       e.Seed,
 		StartDelay: hollowDelay(node.StartDelay),
 		StopDelay:  hollowDelay(node.StopDelay),
@@ -524,6 +531,9 @@ func (s *session) hollowConfig() hollow.Config {
 		Pprof:      true,
 		Storage:    hollowStorage(e.Cluster.Storage),
 	}
+	for _, t := range node.Taints {
+		c.Taints = append(c.Taints, hollow.Taint{Key: t.Key, Value: t.Value, Effect: string(t.Effect)})
+	}
 	if c.Identity == hollow.Own {
 		c.Server, c.CAFile = s.plane.Server, s.plane.CA
 		c.NodeCA = &hollow.KeyPair{CertFile: s.plane.NodeCA.CertFile, KeyFile: s.plane.NodeCA.KeyFile}
@@ -532,7 +542,7 @@ func (s *session) hollowConfig() hollow.Config {
 		// Nobody else's pods may come to nodes that run nothing, and nothing
 		// of ours may stay.
 		c.NamePrefix = "kubedyno-" + s.id[len(s.id)-6:] + "-"
-		c.Taints = []hollow.Taint{{Key: load.HollowTaint, Value: "true", Effect: "NoSchedule"}}
+		c.Taints = append(c.Taints, hollow.Taint{Key: load.HollowTaint, Value: "true", Effect: "NoSchedule"})
 		c.Cleanup = true
 	}
 	return c

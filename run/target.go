@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"iter"
 	"maps"
 	"os"
 	"os/exec"
@@ -42,6 +43,8 @@ type target interface {
 	// LoadCgroup is the folder whose cpu.stat tells how the load generator
 	// was throttled; empty if it has no quota.
 	LoadCgroup() string
+	// Seed puts objects into the cluster's database, past its API server.
+	Seed(ctx context.Context, objects iter.Seq[lab.Seedling]) error
 	// Exited tells of a component that died by itself.
 	Exited() <-chan error
 	// Stop ends what the target started; fast where the run has failed
@@ -71,7 +74,7 @@ func newLabTarget(ctx context.Context, o Options, note func(string, ...any)) (*l
 	e := o.Experiment
 	overrides := map[string]lab.Override{}
 	for name, c := range e.Cluster.Components {
-		overrides[name] = lab.Override{Args: c.Args, Env: c.Env, Binary: c.Binary, CPU: c.CPU}
+		overrides[name] = lab.Override{Args: c.Args, Env: c.Env, Binary: c.Binary, CPU: c.CPU, Off: c.Off}
 	}
 	l, err := lab.Start(ctx, lab.Config{
 		Profile:   string(e.Cluster.Profile),
@@ -160,6 +163,9 @@ func (t *existingTarget) WrapLoad(*exec.Cmd) error              { return nil }
 func (t *existingTarget) LoadCgroup() string                    { return "" }
 func (t *existingTarget) Limits(string) (env, cgroups []string) { return nil, nil }
 func (t *existingTarget) Exited() <-chan error                  { return t.exited }
+func (t *existingTarget) Seed(context.Context, iter.Seq[lab.Seedling]) error {
+	return errors.New("only a lab can be seeded")
+}
 
 func (t *existingTarget) StartHollow(ctx context.Context, config json.RawMessage) (hollowProcess, error) {
 	child, err := startChild(ctx, t.executable, hollow.UserAgent, config)

@@ -60,6 +60,9 @@ type Override struct {
 	Binary string `json:"binary,omitempty"`
 	// CPU is a quota in cores; 0 means none.
 	CPU float64 `json:"cpu,omitempty"`
+	// Off leaves the component out. Only the controller manager and the
+	// scheduler can be missed.
+	Off bool `json:"off,omitempty"`
 }
 
 // defaultStartTimeout is generous because a quota of CPU, which a user may ask
@@ -155,6 +158,9 @@ func (o Override) validate(name string, flags []Flag) error {
 	if o.CPU < 0 || o.CPU != 0 && o.CPU < 0.01 {
 		return misuse("%s.cpu=%g: a quota is at least 0.01 cores", name, o.CPU)
 	}
+	if o.Off && name != ControllerManager && name != Scheduler {
+		return misuse("%s.off: a lab cannot do without it; only %s and %s can be left out", name, ControllerManager, Scheduler)
+	}
 	if slices.Contains(harness, name) {
 		if len(o.Args) > 0 || o.Binary != "" {
 			return misuse("%s is kubedyno itself: only its cpu and env can be set", name)
@@ -194,7 +200,7 @@ func (c *Config) tryFlags(ctx context.Context) error {
 	for _, name := range components {
 		o := c.Overrides[name]
 		args := overrideArgs(o)
-		if len(args) == 0 {
+		if len(args) == 0 || o.Off {
 			continue
 		}
 		out, err := c.ask(ctx, name, append(args, "--help"))

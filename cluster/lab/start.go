@@ -222,6 +222,9 @@ func (k *keeper) plan(ids *pki, version labVersion) (*plan, error) {
 		{Scheduler, url["kube-scheduler-port"], url["kube-scheduler-port"], "/healthz", version.Kubernetes, 3 * time.Second},
 	} {
 		o := k.cfg.Overrides[c.name]
+		if o.Off {
+			continue
+		}
 		args, err := arguments(c.name, flags, o, vars)
 		if err != nil {
 			return nil, err
@@ -360,8 +363,9 @@ func (k *keeper) startAll(ctx context.Context, abort context.CancelCauseFunc, pl
 
 	group, gctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return k.prepareAPI(gctx, plan.cp) })
-	running := make([]*proc.Process, 2)
-	for i, name := range []string{ControllerManager, Scheduler} {
+	beside := slices.DeleteFunc([]string{ControllerManager, Scheduler}, func(name string) bool { return k.cfg.Overrides[name].Off })
+	running := make([]*proc.Process, len(beside))
+	for i, name := range beside {
 		group.Go(func() (err error) {
 			running[i], err = k.launch(gctx, plan.children[name], died)
 			return err
@@ -370,8 +374,9 @@ func (k *keeper) startAll(ctx context.Context, abort context.CancelCauseFunc, pl
 	if err := group.Wait(); err != nil {
 		return err
 	}
-	fill(plan.cp, ControllerManager, running[0])
-	fill(plan.cp, Scheduler, running[1])
+	for i, name := range beside {
+		fill(plan.cp, name, running[i])
+	}
 	if ctx.Err() != nil { // one died at the last moment
 		return context.Cause(ctx)
 	}

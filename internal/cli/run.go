@@ -27,6 +27,7 @@ import (
 type runFlags struct {
 	nodes, podsPerNode  int
 	claims              int
+	pods, initPods      int
 	rate                string
 	profile             string
 	sets                []string
@@ -42,6 +43,8 @@ func (f *runFlags) register(cmd *cobra.Command) {
 	fs := cmd.Flags()
 	fs.IntVar(&f.nodes, "nodes", 0, "number of hollow nodes (default: the experiment's; with --kubeconfig: none, the existing nodes are used)")
 	fs.IntVar(&f.podsPerNode, "pods-per-node", 0, "pods per node of a built-in experiment (default: its own)")
+	fs.IntVar(&f.pods, "pods", 0, "pods of a built-in experiment that counts them in all (default: its own)")
+	fs.IntVar(&f.initPods, "init-pods", 0, "pods that a built-in experiment has bound before it begins (default: its own)")
 	fs.StringVar(&f.rate, "rate", "", "pods, or claims, per second of a built-in experiment that has a rate, such as 20/s")
 	fs.IntVar(&f.claims, "claims", 0, "claims of a built-in experiment that makes them (default: its own)")
 	fs.StringVar(&f.profile, "profile", "", "component flags to start from: stock or tuned")
@@ -76,7 +79,7 @@ func (f *runFlags) load(cmd *cobra.Command, name string) (*experiment.Experiment
 			return nil, fmt.Errorf("--variant: experiment %s has no variants", name)
 		}
 		p := experiment.Params{}
-		for _, flag := range []string{"nodes", "pods-per-node", "claims", "rate"} {
+		for _, flag := range []string{"nodes", "pods-per-node", "pods", "init-pods", "claims", "rate"} {
 			if changed(flag) {
 				if !hasParam(name, flag) {
 					return nil, fmt.Errorf("--%s: experiment %s has no such parameter", flag, name)
@@ -86,8 +89,8 @@ func (f *runFlags) load(cmd *cobra.Command, name string) (*experiment.Experiment
 		}
 		e, err = experiment.Builtin(name, p)
 	} else {
-		for flag, given := range map[string]bool{"pods-per-node": changed("pods-per-node"), "claims": changed("claims"), "rate": changed("rate")} {
-			if given {
+		for _, flag := range []string{"pods-per-node", "pods", "init-pods", "claims", "rate"} {
+			if changed(flag) {
 				return nil, fmt.Errorf("--%s is for built-in experiments (%s); in a file, use --set phases.NAME.create…", flag, strings.Join(builtinNames(), ", "))
 			}
 		}
@@ -279,9 +282,13 @@ type watch struct{ bar *progress.Progress }
 func (w watch) Phase(name string) { w.bar.Phase(name) }
 func (w watch) Note(text string)  { w.bar.Note(text) }
 func (w watch) Update(s run.State) {
+	if s.EndsBound {
+		s.Running = s.Bound
+	}
 	w.bar.Update(progress.State{
-		Claims: s.Claims,
-		Total:  s.Total, Created: s.Created, Scheduled: s.Bound, Running: s.Running, Gone: s.Gone,
+		Claims:    s.Claims,
+		EndsBound: s.EndsBound,
+		Total:     s.Total, Created: s.Created, Scheduled: s.Bound, Running: s.Running, Gone: s.Gone,
 		ControlPlaneCores: s.ControlPlaneCores, OwnCores: s.OwnCores,
 	})
 }

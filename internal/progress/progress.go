@@ -24,6 +24,9 @@ type State struct {
 	Scheduled int
 	Running   int // including those that ran and are gone
 	Gone      int // deleted again
+	// EndsBound says that pods are done when they are scheduled; Running is then
+	// as many as Scheduled.
+	EndsBound bool
 
 	// CPU used since the last state, in cores; negative where unknown.
 	ControlPlaneCores, OwnCores float64
@@ -225,8 +228,16 @@ func (p *Progress) plain() string {
 		return fmt.Sprintf("%s %s claims created, %d bound, %d pending, %d waiting  (%s/s, mean %s/s, ETA %s; control plane %s cores, kubedyno %s)",
 			clock(p.now().Sub(p.start)), totals(s), s.Running, f.pending, f.waiting, f.rate, f.mean, f.eta, cores(s.ControlPlaneCores), cores(s.OwnCores))
 	}
-	return fmt.Sprintf("%s %s, %d running, %d pending, %d waiting  (%s/s, mean %s/s, ETA %s; control plane %s cores, kubedyno %s)",
-		clock(p.now().Sub(p.start)), created(s), s.Running, f.pending, f.waiting, f.rate, f.mean, f.eta, cores(s.ControlPlaneCores), cores(s.OwnCores))
+	return fmt.Sprintf("%s %s, %d %s, %d pending, %d waiting  (%s/s, mean %s/s, ETA %s; control plane %s cores, kubedyno %s)",
+		clock(p.now().Sub(p.start)), created(s), s.Running, s.done(), f.pending, f.waiting, f.rate, f.mean, f.eta, cores(s.ControlPlaneCores), cores(s.OwnCores))
+}
+
+// done is what pods are at the end of their way.
+func (s State) done() string {
+	if s.EndsBound {
+		return "scheduled"
+	}
+	return "running"
 }
 
 func created(s State) string { return totals(s) + " created" }
@@ -266,8 +277,11 @@ func (p *Progress) block() []string {
 		}
 	}
 	counts, what := fmt.Sprintf("%s, %d scheduled, %d running, %d waiting", created(s), s.Scheduled, s.Running, f.waiting), "pods"
-	if s.Claims {
+	switch {
+	case s.Claims:
 		counts, what = fmt.Sprintf("%s claims created, %d bound, %d waiting", totals(s), s.Running, f.waiting), "claims"
+	case s.EndsBound:
+		counts = fmt.Sprintf("%s, %d scheduled, %d waiting", created(s), s.Scheduled, f.waiting)
 	}
 	if s.Gone > 0 {
 		counts += fmt.Sprintf(", %d gone", s.Gone)
