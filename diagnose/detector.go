@@ -235,11 +235,11 @@ func (v *View) invalid() []string {
 			why = append(why, fmt.Sprintf("%d of %d pods never appeared", c.Lost, c.Expected))
 		}
 		if c.Stuck > 0 {
-			never := "ran"
+			verb := "never ran"
 			if v.EndsBound {
-				never = "were scheduled"
+				verb = "were never scheduled"
 			}
-			why = append(why, fmt.Sprintf("%d of %d pods never %s", c.Stuck, c.Seen, never))
+			why = append(why, fmt.Sprintf("%d of %d pods %s", c.Stuck, c.Seen, verb))
 		}
 	}
 	if k := v.Claims; k != nil && k.Lost > 0 {

@@ -481,7 +481,7 @@ func (v *View) accountHarness() {
 		if p.CreatedMicros != 0 && (first == 0 || p.CreatedMicros < first) {
 			first = p.CreatedMicros
 		}
-		last = max(last, p.RunningMicros)
+		last = max(last, v.arrived(p))
 	}
 	w := record.Window{Start: time.UnixMicro(first), End: time.UnixMicro(last)}
 	if v.Observed { // what watching cost, whether pods came or not

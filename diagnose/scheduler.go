@@ -11,7 +11,7 @@ type SchedulerWork struct {
 	Algorithm SchedulerPart `json:"algorithm"`
 	// Points are the framework's extension points, the dearest first.
 	Points []SchedulerPart `json:"extensionPoints"`
-	// Plugins are timed in a tenth of all cycles, which is the scheduler's own
+	// Plugins are timed in about a tenth of all cycles, which is the scheduler's own
 	// sampling: their number is that of samples. The dearest come first.
 	Plugins []SchedulerPart `json:"plugins"`
 }

@@ -266,12 +266,7 @@ func (v *View) Done() float64 {
 }
 
 // arrived is when a pod's way was over; 0: never.
-func (v *View) arrived(p record.Pod) int64 {
-	if v.EndsBound {
-		return p.BoundMicros
-	}
-	return p.RunningMicros
-}
+func (v *View) arrived(p record.Pod) int64 { return v.Meta.Nodes.Arrived(p) }
 
 // Arrived is how many pods came to the end of their way.
 func (v *View) Arrived() int {

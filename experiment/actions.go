@@ -229,7 +229,7 @@ func (c *checker) objectNames(path string, p *Phase, o *Objects) {
 	}
 	for _, other := range sortedKeys(c.ledger.live) {
 		g := c.ledger.live[other]
-		if g.made.KindName() == o.KindName() && Expand(g.made.Pattern(), other, 0) == Expand(pattern, p.Name, 0) && p.Name != other {
+		if g.made.KindName() == o.KindName() && g.made.meets(*o) && Expand(g.made.Pattern(), other, 0) == Expand(pattern, p.Name, 0) && p.Name != other {
 			c.fail(name, fmt.Sprintf("phase %q made objects of the same names: use {phase}", other))
 		}
 	}
@@ -515,7 +515,7 @@ func (c *checker) capacity(path string, p *Phase) {
 	if c.e.Cluster.Existing || latest == nil || c.e.Cluster.Nodes.Real > 0 { // what a real node holds, its machine says
 		return
 	}
-	if c.makesNodes { // of a shape and number that only the manifests tell
+	if c.makesNodes || latest.made.preempts() { // nodes that only manifests tell of; pods that take the place of others
 		return
 	}
 	node, nodes := c.e.Cluster.Node, float64(c.e.Cluster.Nodes.Hollow+c.e.Cluster.Nodes.Seeded)

@@ -760,3 +760,46 @@ func FuzzParse(f *testing.F) {
 		}
 	})
 }
+
+// A component that a file leaves out can be put back, and the other way round.
+func TestOffBySetting(t *testing.T) {
+	for setting, want := range map[string]bool{"kube-scheduler.off=true": true, "kube-scheduler.off=false": false, "kube-scheduler.cpu=1": false} {
+		e, err := Parse("x", []byte("name: x\ncluster: {nodes: 3, components: {kube-controller-manager: {off: true}}}\nphases: [{create: {kind: Pod, count: 1, wait: created}}]"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		s, err := ParseSets([]string{setting, "kube-controller-manager.off=false"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := e.Apply(s); err != nil {
+			t.Fatal(err)
+		}
+		if e.Cluster.Components["kube-scheduler"].Off != want || e.Cluster.Components["kube-controller-manager"].Off {
+			t.Errorf("%s: %+v", setting, e.Cluster.Components)
+		}
+	}
+	if _, err := ParseSets([]string{"kube-scheduler.off=maybe"}); err == nil {
+		t.Error("off=maybe was taken")
+	}
+}
+
+// What is seeded is said in plain words.
+func TestExplainSeeded(t *testing.T) {
+	e, err := Builtin("scheduler", Params{"nodes": "20", "pods": "40", "init-pods": "1", "rate": "5/s"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := e.Explain()
+	for _, want := range []string{
+		"And 20 seeded nodes (16 cores, 64Gi, 110 pods each), written into etcd: pods are scheduled to them, and never start.",
+		"1 pod is bound to them before the run begins", "kube-controller-manager is left out", "create 40 Pods, at 5/s",
+	} {
+		if !strings.Contains(text, want) {
+			t.Errorf("no %q in\n%s", want, text)
+		}
+	}
+	if strings.Contains(text, "hollow") {
+		t.Errorf("hollow nodes in\n%s", text)
+	}
+}

@@ -56,6 +56,9 @@ func (x *explainer) cluster() {
 		x.line("On an existing cluster, with its own nodes.")
 	case c.Existing:
 		x.line("On an existing cluster, with %s added for the run.", count(c.Nodes.Hollow, "hollow node"))
+	case c.Nodes.Hollow == 0 && c.Nodes.Seeded > 0:
+		x.line("On a lab of its own: a real control plane with the flags of the %s profile.", c.Profile)
+		x.seeded(c)
 	default:
 		x.line("On a lab of its own: a real control plane with the flags of the %s profile and %s (%s cores, %s, %d pods each).",
 			c.Profile, count(c.Nodes.Hollow, "hollow node"), c.Node.CPU, c.Node.Memory, c.Node.Pods)

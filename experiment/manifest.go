@@ -301,6 +301,17 @@ func (o Objects) requests() (cpu, memory float64) {
 	return cpu, memory
 }
 
+// preempts reports whether the pods have a priority, by which they may take the
+// place of others: then they need no room of their own.
+func (o Objects) preempts() bool {
+	k := o.known()
+	if o.Object == nil || k.template == nil {
+		return false
+	}
+	spec := append(slices.Clone(k.template), "spec")
+	return o.Object.whole(0, append(slices.Clone(spec), "priority")...) > 0 || o.Object.text(append(spec, "priorityClassName")...) != ""
+}
+
 func quantityOf(v any) float64 {
 	switch x := v.(type) {
 	case string:

@@ -173,6 +173,18 @@ func (o Objects) NamespaceOf(i int) string {
 	return o.Namespace
 }
 
+// meets reports whether objects of both may be in one namespace.
+func (o Objects) meets(other Objects) bool {
+	for i := range max(o.Namespaces, 1) {
+		for k := range max(other.Namespaces, 1) {
+			if o.NamespaceOf(i) == other.NamespaceOf(k) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
 // inNamespaces is where the objects go, in words.
 func (o Objects) inNamespaces() string {
 	switch {

@@ -156,7 +156,11 @@ func (e *Experiment) Apply(s Sets) error {
 		if e.Cluster.Components == nil {
 			e.Cluster.Components = map[string]Component{}
 		}
-		e.Cluster.Components[name] = e.Cluster.Components[name].with(s.Components[name])
+		changed := e.Cluster.Components[name].with(s.Components[name])
+		if s.source.present(componentsPath + name + ".off") {
+			changed.Off = s.Components[name].Off
+		}
+		e.Cluster.Components[name] = changed
 	}
 	for path, pl := range s.source.place {
 		e.source.place[path] = pl
@@ -194,7 +198,6 @@ func (c Component) with(d Component) Component {
 	if d.CPU != 0 {
 		c.CPU = d.CPU
 	}
-	c.Off = c.Off || d.Off
 	return c
 }
 

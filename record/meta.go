@@ -140,6 +140,15 @@ type Nodes struct {
 	StartDelayP99    float64 `json:"startDelayP99,omitempty"`
 }
 
+// Arrived is when a pod's way was over, 0 for never: when it was seen running,
+// and on seeded nodes, where nobody starts pods, when it was seen bound.
+func (n Nodes) Arrived(p Pod) int64 {
+	if n.Seeded > 0 {
+		return p.BoundMicros
+	}
+	return p.RunningMicros
+}
+
 // PhaseKind is the role of a phase in the measurement.
 type PhaseKind string
 

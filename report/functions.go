@@ -29,7 +29,7 @@ func functions(c clock, in rows, pods []record.Pod) []TopTable {
 			start, end := extent(p)
 			t.Seconds += float64(end-start) / 1e6
 			for _, pod := range pods {
-				if pod.RunningMicros >= start && pod.RunningMicros < end {
+				if at := in.meta.Nodes.Arrived(pod); at >= start && at < end {
 					ran++
 				}
 			}

@@ -18,6 +18,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"syscall"
 	"time"
 
@@ -100,6 +101,7 @@ func (s *session) finish(ctx context.Context) error {
 		return err
 	}
 	s.w = w
+	began := s.o.Now()
 	err = s.run(ctx)
 	if s.endedIn == "" {
 		s.endedIn = s.phaseName()
@@ -123,12 +125,34 @@ func (s *session) finish(ctx context.Context) error {
 	} else {
 		err = errors.Join(err, ferr)
 	}
+	s.noteTime(s.o.Now().Sub(began))
 	if s.plane == nil {
 		// There was no control plane, so there is nothing to keep: the error
 		// says it all.
 		err = errors.Join(err, s.discard())
 	}
 	return err
+}
+
+// spent is how long something took.
+type spent struct {
+	what string
+	took time.Duration
+}
+
+// noteTime tells where the time of a run went. What is no phase is the end: the
+// components' last words, and the recording.
+func (s *session) noteTime(all time.Duration) {
+	if len(s.spent) == 0 {
+		return
+	}
+	rest := all
+	parts := make([]string, len(s.spent))
+	for i, p := range s.spent {
+		rest -= p.took
+		parts[i] = fmt.Sprintf("%s %.1f s", p.what, p.took.Seconds())
+	}
+	s.note("%.1f s in all: %s, end and recording %.1f s", all.Seconds(), strings.Join(parts, ", "), max(rest, 0).Seconds())
 }
 
 // discard removes the recording of a run that never began, and the folder if it

@@ -32,6 +32,9 @@ func (s *session) seed(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("seed %d nodes: %w", n, err)
 	}
+	if n+e.Cluster.Population.Pods >= manySeeds {
+		s.note("seeding %d nodes and %d pods", n, e.Cluster.Population.Pods)
+	}
 	if err := s.target.Seed(ctx, garden.all()); err != nil {
 		return err
 	}
@@ -52,6 +55,9 @@ func (s *session) seed(ctx context.Context) error {
 		m.LeftOut = append(m.LeftOut, seededLeaveOut...)
 	})
 }
+
+// manySeeds take seconds, in which somebody may wonder.
+const manySeeds = 2000
 
 // seededLeaveOut is what is not there where nodes are only objects.
 var seededLeaveOut = []string{

@@ -65,6 +65,7 @@ type session struct {
 	ofClaims bool           // its claims, that is
 	own      []int          // our processes
 
+	spent       []spent // by the phases that are over
 	asked       asked
 	askedClaims asked
 	short       []error // waits that ran out, reported at the end
@@ -333,6 +334,7 @@ func (s *session) close(ctx context.Context, scrape bool) error {
 		return nil
 	}
 	p.End = s.o.Now()
+	s.spent = append(s.spent, spent{p.Name, p.End.Sub(p.Start)})
 	if s.metrics != nil && scrape && s.exact {
 		// What does not answer any more is down, and no reason not to end. The
 		// samples belong to the phase, unless one is late because another scrape

@@ -503,8 +503,9 @@ func (t *Table) count(rec *record.Recording) {
 	t.Pods, t.Requests = -1, -1
 	if pods, err := rec.Pods(); err == nil {
 		t.Pods = 0
+		nodes := rec.Meta().Nodes
 		for _, p := range pods {
-			if p.RunningMicros > 0 && within(p.RunningMicros) {
+			if at := nodes.Arrived(p); at > 0 && within(at) {
 				t.Pods++
 			}
 		}

@@ -141,7 +141,7 @@ func labOverrides(sets []string) (map[string]lab.Override, error) {
 	}
 	overrides := map[string]lab.Override{}
 	for name, c := range parsed.Components {
-		overrides[name] = lab.Override{Args: c.Args, Env: c.Env, Binary: c.Binary, CPU: c.CPU}
+		overrides[name] = lab.Override{Args: c.Args, Env: c.Env, Binary: c.Binary, CPU: c.CPU, Off: c.Off}
 	}
 	return overrides, nil
 }

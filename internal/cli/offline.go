@@ -30,7 +30,7 @@ Exit codes: 0 nothing held the run back, or all of a resource was used;
   kubedyno diagnose r -o json | jq '.findings[0]'`,
 		Args: exactlyOne("RECORDING", "a folder that 'kubedyno run' wrote"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := checkFormat(format, "text", "json"); err != nil {
+			if err := checkFormat(format, resultFormats...); err != nil {
 				return err
 			}
 			rec, d, err := diagnoseFolder(args[0])
@@ -38,9 +38,14 @@ Exit codes: 0 nothing held the run back, or all of a resource was used;
 				return err
 			}
 			defer rec.Close()
-			o := textOptions(env)
-			o.Format = format
-			if err := report.WriteDiagnosis(env.Stdout, o, d); err != nil {
+			if isResult(format) {
+				err = report.WriteResults(env.Stdout, format, report.Result{Meta: rec.Meta(), Diagnosis: d})
+			} else {
+				o := textOptions(env)
+				o.Format = format
+				err = report.WriteDiagnosis(env.Stdout, o, d)
+			}
+			if err != nil {
 				return err
 			}
 			switch err := d.Err(); {
@@ -53,7 +58,8 @@ Exit codes: 0 nothing held the run back, or all of a resource was used;
 			}
 		},
 	}
-	cmd.Flags().StringVarP(&format, "output", "o", "text", "findings as text or json")
+	cmd.Flags().StringVarP(&format, "output", "o", "text", "findings as text or json; objectives as junit, numbers as gobench")
+	completeFormats(cmd, resultFormats...)
 	return cmd
 }
 
@@ -99,15 +105,22 @@ one run on each side there is no interval, and it says so.`,
 }
 
 func newReportCommand(env *Env) *cobra.Command {
-	var out string
+	var out, format string
 	cmd := &cobra.Command{
 		Use:   "report RECORDING… --out FILE.html",
 		Short: "Write one HTML page that tells the story of recordings",
 		Long: `Report writes one file that opens in a browser without a network. Each argument
 is a recording, or a folder that 'kubedyno prove' wrote; several stand on the
-same axes in the order given.`,
+same axes in the order given.
+
+With -o junit it writes a test suite for each recording, for CI: one test for
+whether the run is valid, and one for each objective. An objective that could
+not be assessed fails. With -o gobench it writes a line of Go's benchmark format
+for each recording, for benchstat. Without --out both go to stdout.`,
 		Example: `  kubedyno report r --out report.html
-  kubedyno report proof --out report.html`,
+  kubedyno report proof --out report.html
+  kubedyno report runs/* -o junit --out junit.xml
+  kubedyno report before-* -o gobench > before; benchstat before after`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				return Misusef("%s needs at least one recording or proof folder", cmd.CommandPath())
@@ -115,6 +128,12 @@ same axes in the order given.`,
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := checkFormat(format, "html", report.JUnit, report.GoBench); err != nil {
+				return err
+			}
+			if isResult(format) {
+				return writeResults(env, args, format, out)
+			}
 			if out == "" {
 				return Misusef("name the file to write with --out FILE.html")
 			}
@@ -122,7 +141,9 @@ same axes in the order given.`,
 		},
 	}
 	cmd.Flags().StringVar(&out, "out", "", "`file` to write")
-	_ = cmd.MarkFlagFilename("out", "html")
+	cmd.Flags().StringVarP(&format, "output", "o", "html", "html, junit or gobench")
+	completeFormats(cmd, "html", report.JUnit, report.GoBench)
+	_ = cmd.MarkFlagFilename("out", "html", "xml")
 	return cmd
 }
 

@@ -183,7 +183,7 @@ was missed; 4 the run is invalid, its numbers must not be used.`,
 			return builtinNames(), cobra.ShellCompDirectiveDefault
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := checkFormat(format, "text", "json"); err != nil {
+			if err := checkFormat(format, resultFormats...); err != nil {
 				return err
 			}
 			e, err := f.load(cmd, args[0])
@@ -205,7 +205,8 @@ was missed; 4 the run is invalid, its numbers must not be used.`,
 	f.register(cmd)
 	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "say what would happen, and do nothing")
 	cmd.Flags().StringVar(&f.out, "out", "", "`folder` of the recording (default: the experiment's name and the time)")
-	cmd.Flags().StringVarP(&format, "output", "o", "text", "result as text or json")
+	cmd.Flags().StringVarP(&format, "output", "o", "text", "result as text, json, junit or gobench")
+	completeFormats(cmd, resultFormats...)
 	return cmd
 }
 
@@ -325,7 +326,11 @@ func summarise(env *Env, format, dir string) error {
 		return err
 	}
 	defer rec.Close()
-	if format == "json" {
+	if isResult(format) {
+		if err := report.WriteResults(env.Stdout, format, report.Result{Meta: rec.Meta(), Diagnosis: d}); err != nil {
+			return err
+		}
+	} else if format == "json" {
 		if err := report.WriteDiagnosis(env.Stdout, report.Options{Format: "json"}, d); err != nil {
 			return err
 		}

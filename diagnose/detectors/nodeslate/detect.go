@@ -35,6 +35,9 @@ func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
 	if !v.Meta.Nodes.Simulated {
 		return diagnose.NotThere("the nodes are not simulated")
 	}
+	if v.EndsBound {
+		return diagnose.NotThere("the nodes were seeded: nobody simulates what they do")
+	}
 	u, stops, hasQuota := v.QuotaUse(diagnose.Hollow)
 	isStopped := hasQuota && (stops >= stopped || u >= used)
 	metric := "kubedyno_hollow_timer_lateness_seconds"
