@@ -53,6 +53,7 @@ func (c *checker) phase(path string, p *Phase, inner bool) {
 		return
 	}
 	at := join(path, action)
+	c.beside(path, at, p, inner)
 	c.awaits(at+".wait", p.wait())
 	c.awaits(at, p.Wait)
 	switch {
@@ -107,6 +108,24 @@ func (c *checker) parallel(path string, p *Phase) {
 		}
 		busy[target] = i
 		c.phase(at, q, true)
+	}
+	if !slices.ContainsFunc(p.Parallel, func(q Phase) bool { return !q.Beside }) {
+		c.fail(path, "all phases of the group are beside: one must say when it is over")
+	}
+}
+
+// beside checks a phase that ends when the others of its group are over.
+func (c *checker) beside(path, at string, p *Phase, inner bool) {
+	switch {
+	case !p.Beside:
+	case !inner:
+		c.fail(path+".beside", "only a phase of a parallel group is beside others")
+	case p.Create == nil && p.Apply == nil && p.Churn == nil && p.Read == nil && p.Patch == nil:
+		c.fail(path+".beside", fmt.Sprintf("%s is done when it has been done once: only create, apply, churn, patch and read go on beside others", p.Action()))
+	case p.Kind == KindSteady:
+		c.fail(path+".kind", "how much a phase does that is beside others is not known in advance, so that it cannot be what is measured", path+".beside")
+	case p.wait() != nil:
+		c.fail(at+".wait", "how many pods there will be beside others is not known in advance: leave the wait out", path+".beside")
 	}
 }
 

@@ -175,7 +175,11 @@ func (x *explainer) step(number string, s Step) {
 		}
 		return
 	}
-	x.line("%s%s (%s): %s.", number, s.Name, s.Kind, x.does(s))
+	does := x.does(s)
+	if s.Beside {
+		does += ", at most, until the others are over"
+	}
+	x.line("%s%s (%s): %s.", number, s.Name, s.Kind, does)
 	if s.Until != nil && s.Wait == nil {
 		x.line("%sThen wait until %s, for at most %s, or until nothing moves for %s.", indent, awaited(s), formatDuration(s.Until.Timeout), formatDuration(s.Until.Stall))
 	}

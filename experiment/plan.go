@@ -166,6 +166,9 @@ func (l *ledger) step(p Phase) Step {
 		s.Operations, s.Removes, s.ClaimsLess = g.count, g.pods(), g.count*g.claims
 		delete(l.live, p.Delete.Phase)
 	}
+	if p.Beside { // how far it comes is not known, and nobody waits for it
+		s.Adds, s.Removes = 0, 0
+	}
 	if p.Parallel == nil {
 		l.total += s.Adds - s.Removes
 	}
@@ -268,6 +271,9 @@ func (r Rate) seconds(n int) float64 {
 func (s Step) Least() time.Duration {
 	least := 0.0
 	for _, inner := range s.Parallel {
+		if inner.Beside {
+			continue
+		}
 		least = max(least, inner.Least().Seconds())
 	}
 	switch {

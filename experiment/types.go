@@ -276,6 +276,9 @@ type Phase struct {
 	Delete *Delete `yaml:"delete"`
 	Wait   *Wait   `yaml:"wait"`
 	Settle *Settle `yaml:"settle"`
+	// Beside, in a parallel group, ends the phase when the others are over; its
+	// count or cycles are then the most that there can be.
+	Beside bool `yaml:"beside"`
 	// Parallel holds phases that begin together; each is recorded as one.
 	Parallel []Phase `yaml:"parallel"`
 }

@@ -139,6 +139,10 @@ func (p *Phase) complete(taken map[string]bool, load PhaseKind) {
 	}
 	if p.Kind == "" {
 		switch action {
+		case "create", "apply", "churn", "read", "patch":
+			if p.Kind = KindSteady; p.Beside { // it is not what is measured
+				p.Kind = KindWarmUp
+			}
 		case "delete":
 			p.Kind = KindDrain
 		case "settle":

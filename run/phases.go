@@ -81,11 +81,17 @@ func (s *session) together(ctx context.Context, steps []experiment.Step) error {
 	defer fail(nil)
 	parts := make([]record.Phase, len(steps))
 	errs := make([]error, len(steps))
-	var running sync.WaitGroup
+	aside, over := context.WithCancelCause(ctx)
+	defer over(nil)
+	var running, beside sync.WaitGroup
 	for i, p := range steps {
 		parts[i] = record.Phase{Name: p.Name, Kind: record.PhaseKind(p.Kind), Start: s.o.Now()}
-		running.Go(func() {
-			if err := s.act(ctx, p); err != nil {
+		group, within := &running, ctx
+		if p.Beside {
+			group, within = &beside, aside
+		}
+		group.Go(func() {
+			if err := s.act(within, p); err != nil && !errors.Is(err, errOver) {
 				errs[i] = fmt.Errorf("phase %s: %w", p.Name, err)
 				fail(errs[i])
 			}
@@ -93,11 +99,16 @@ func (s *session) together(ctx context.Context, steps []experiment.Step) error {
 		})
 	}
 	running.Wait()
+	over(errOver)
+	beside.Wait()
 	s.mu.Lock()
 	s.parts = parts
 	s.mu.Unlock()
 	return errors.Join(errs...)
 }
+
+// errOver ends what goes on beside phases that are over.
+var errOver = errors.New("the others are over")
 
 // act does what a phase is there for.
 func (s *session) act(ctx context.Context, p experiment.Step) error {
@@ -166,6 +177,9 @@ func (s *session) all(state experiment.State) asked {
 // offer lets the load generator send a phase's operations.
 func (s *session) offer(ctx context.Context, p experiment.Phase) error {
 	sum, err := s.worker.Run(ctx, p, func(op record.Operation) {
+		if p.Beside && op.SentMicros == 0 && context.Cause(ctx) != nil {
+			return // it was to end before this came due
+		}
 		s.w.Operation(op)
 		if op.Pods > 0 { // only what asks for pods is where pods come from
 			s.objects.Submitted(op)

@@ -32,8 +32,8 @@ func (s *session) seed(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("seed %d nodes: %w", n, err)
 	}
-	if n+e.Cluster.Population.Pods >= manySeeds {
-		s.note("seeding %d nodes and %d pods", n, e.Cluster.Population.Pods)
+	if pods := e.Cluster.Population.Pods; n+pods >= manySeeds {
+		s.note("seeding %d nodes, and %d pods on them", n, pods)
 	}
 	if err := s.target.Seed(ctx, garden.all()); err != nil {
 		return err

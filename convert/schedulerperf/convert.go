@@ -254,14 +254,18 @@ func (x *converter) phase(name, kind, action string, does any) {
 		x.phases = append(x.phases, p)
 		return
 	}
-	together := append(x.background, p)
+	together := append([]any{p}, x.background...) // the group is of the first one's kind
 	x.background = nil
 	x.phases = append(x.phases, map[string]any{"name": fmt.Sprintf("together-%d", len(x.phases)), "parallel": together})
 }
 
 // beside keeps a phase until one comes that it runs beside of.
 func (x *converter) beside(name, kind, action string, does any) {
-	x.background = append(x.background, map[string]any{"name": name, "kind": kind, action: does})
+	p := map[string]any{"name": name, "kind": kind, action: does}
+	if action != "delete" { // which has an end of its own
+		p["beside"] = true
+	}
+	x.background = append(x.background, p)
 }
 
 // alone refuses what cannot be beside an operation in the background.
@@ -670,23 +674,27 @@ func (x *converter) deletePods(i int, data json.RawMessage) error {
 	return nil
 }
 
+// longestChurn is for how long churn goes on at most: upstream's patience with
+// whatever it goes on beside of.
+const longestChurn = 10 * time.Minute
+
 func (x *converter) churn(i int, data json.RawMessage) error {
 	var op churn
 	if err := decodeJSON(data, &op); err != nil {
 		return err
 	}
-	switch {
-	case op.Mode == "recreate":
-		return errors.New("mode recreate makes and deletes objects until the workload is over, and a phase must know its end")
-	case op.Mode != "create":
+	if op.Mode != "create" && op.Mode != "recreate" {
 		return fmt.Errorf("unknown mode %q", op.Mode)
-	case op.Number == 0:
-		return errors.New("without number it makes objects until the workload is over, and a phase must know its end")
 	}
-	interval := op.IntervalMilliseconds
+	if op.Mode == "recreate" && op.Number <= 0 {
+		return errors.New("mode recreate needs a number")
+	}
+	interval := time.Duration(op.IntervalMilliseconds) * time.Millisecond
 	if interval == 0 {
-		interval = 500
+		interval = 500 * time.Millisecond // upstream's default
 	}
+	rate := fmt.Sprintf("%g/s", 1/interval.Seconds())
+	most := max(int(longestChurn/interval), 1)
 	namespace := fmt.Sprintf("namespace-%d", i)
 	if op.Namespace != nil {
 		namespace = *op.Namespace
@@ -696,19 +704,42 @@ func (x *converter) churn(i int, data json.RawMessage) error {
 		if err != nil {
 			return err
 		}
-		nameOf(m, i, op.Number)
-		create := map[string]any{"count": op.Number, "object": m, "rate": fmt.Sprintf("%g/s", 1000/float64(interval))}
-		if !clusterScoped(m) {
-			create["namespace"] = namespace
+		n := op.Number
+		if op.Mode == "create" && n == 0 {
+			n = most
 		}
+		if meta := part(m, "metadata"); meta["generateName"] == nil && meta["name"] != nil && (n > 1 || op.Mode == "recreate") {
+			return fmt.Errorf("%s: all its objects would have the same name", path)
+		}
+		nameOf(m, i, max(n, 2))
 		name := fmt.Sprintf("churn-%d-%d", i, k)
 		if m["kind"] == "Pod" {
 			// They need not be scheduled ever, and nobody waits for them.
 			x.makers = append(x.makers, maker{phase: name, namespace: namespace, labels: labelsOf(m), awaited: true})
 		}
-		x.beside(name, unmeasured, "create", create)
+		create := map[string]any{"count": n, "object": m}
+		if !clusterScoped(m) {
+			create["namespace"] = namespace
+		}
+		if op.Mode == "create" {
+			create["rate"] = rate
+			x.beside(name, unmeasured, "create", create)
+			continue
+		}
+		if err := x.alone(); err != nil && k == 0 {
+			return err
+		}
+		paced(create, n)
+		x.before(name, "create", create)
+		x.beside(name+"-again", unmeasured, "churn", map[string]any{"phase": name, "percent": 100, "cycles": max(most/(2*n), 1), "rate": rate})
+		x.change("churn finds its objects made, and deletes first; upstream makes them at the interval")
 	}
 	return nil
+}
+
+// before adds a phase that what goes on in the background begins with.
+func (x *converter) before(name, action string, does any) {
+	x.phases = append(x.phases, map[string]any{"name": name, "kind": unmeasured, action: does})
 }
 
 // clusterScoped asks the language.

@@ -71,7 +71,7 @@ func (x *converter) thresholds() []string {
 
 // order is that of keys where people read them; others follow by their names.
 var order = []string{
-	"name", "kind", "profile", "nodes", "node", "components", "phase", "count", "namespace", "namespaces", "clients", "rate", "object", "apiVersion", "metadata", "wait",
+	"name", "kind", "beside", "profile", "nodes", "node", "components", "phase", "count", "namespace", "namespaces", "clients", "rate", "object", "apiVersion", "metadata", "wait",
 }
 
 func add(n *yaml.Node, key string, v any) {
