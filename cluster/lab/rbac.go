@@ -20,7 +20,7 @@ var (
 var roles = map[string][]rbacv1.PolicyRule{
 	loadUser: {
 		{APIGroups: []string{""}, Verbs: allVerbs, Resources: []string{
-			"namespaces", "pods", "configmaps", "secrets", "services", "serviceaccounts", "endpoints",
+			"namespaces", "nodes", "pods", "configmaps", "secrets", "services", "serviceaccounts", "endpoints",
 			"persistentvolumeclaims", "persistentvolumes", "replicationcontrollers", "resourcequotas", "limitranges"}},
 		{APIGroups: []string{"apps"}, Verbs: allVerbs, Resources: []string{
 			"deployments", "replicasets", "statefulsets", "daemonsets", "deployments/scale", "replicasets/scale", "statefulsets/scale"}},
@@ -32,7 +32,7 @@ var roles = map[string][]rbacv1.PolicyRule{
 		{APIGroups: []string{"scheduling.k8s.io"}, Verbs: allVerbs, Resources: []string{"priorityclasses"}},
 		{APIGroups: []string{"coordination.k8s.io"}, Verbs: allVerbs, Resources: []string{"leases"}},
 		{APIGroups: []string{""}, Verbs: []string{"create"}, Resources: []string{"pods/eviction", "pods/binding"}},
-		{APIGroups: []string{""}, Verbs: readVerbs, Resources: []string{"nodes", "events", "pods/status"}},
+		{APIGroups: []string{""}, Verbs: readVerbs, Resources: []string{"events", "pods/status"}},
 		{APIGroups: []string{"discovery.k8s.io"}, Verbs: readVerbs, Resources: []string{"endpointslices"}},
 	},
 	collectUser: {

@@ -103,6 +103,7 @@ type converter struct {
 
 	used       map[string]bool // parameters
 	seeded     map[string]any  // of cluster: nodes and node
+	begun      bool            // more was done than to make nodes and namespaces
 	phases     []any
 	makers     []maker
 	background []any // phases that run beside the next one
@@ -166,6 +167,8 @@ func (x *converter) all() error {
 		x.mapped[op.Opcode]++
 	}
 	switch {
+	case x.seeded == nil:
+		return errors.New("createNodes: none of its nodes is there at the start and of a plain shape; a run needs some to begin with")
 	case len(x.background) > 0:
 		return errors.New("an operation that goes on in the background has none beside it")
 	case x.measuring != nil:
@@ -247,6 +250,7 @@ func scheduled() map[string]any {
 
 func (x *converter) phase(name, kind, action string, does any) {
 	p := map[string]any{"name": name, action: does}
+	x.begun = x.begun || !strings.HasPrefix(name, "nodes-") && !strings.HasPrefix(name, "namespaces-")
 	if kind != "" {
 		p["kind"] = kind
 	}
@@ -262,6 +266,7 @@ func (x *converter) phase(name, kind, action string, does any) {
 // beside keeps a phase until one comes that it runs beside of.
 func (x *converter) beside(name, kind, action string, does any) {
 	p := map[string]any{"name": name, "kind": kind, action: does}
+	x.begun = true
 	if action != "delete" { // which has an end of its own
 		p["beside"] = true
 	}
@@ -315,7 +320,7 @@ func (x *converter) createNodes(i int, data json.RawMessage) error {
 		labels[s.LabelKey] = fmt.Sprintf("unique-%d-{index}", i)
 	}
 	shape, plain := plainNode(node)
-	if plain && x.seeded == nil && len(x.phases) == 0 && op.UniqueNodeLabelStrategy == nil {
+	if plain && x.seeded == nil && !x.begun && op.UniqueNodeLabelStrategy == nil {
 		if zones != nil {
 			shape["zones"] = zones
 		}
@@ -739,6 +744,7 @@ func (x *converter) churn(i int, data json.RawMessage) error {
 
 // before adds a phase that what goes on in the background begins with.
 func (x *converter) before(name, action string, does any) {
+	x.begun = true
 	x.phases = append(x.phases, map[string]any{"name": name, "kind": unmeasured, action: does})
 }
 

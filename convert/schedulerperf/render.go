@@ -21,8 +21,14 @@ func (x *converter) render() []byte {
 	}
 	if gates := x.gates(); gates != "" {
 		// Upstream's test is one process, in which gates are the same for all.
+		scheduler := map[string]any{"feature-gates": gates}
 		server["feature-gates"] = gates
-		components["kube-scheduler"] = map[string]any{"args": map[string]any{"feature-gates": gates}}
+		if strings.Contains(","+gates+",", ",SchedulerQueueingHints=false,") {
+			// The gate is locked since 1.34. Upstream emulates the version before,
+			// for such workloads alone (setupTestCase in scheduler_perf.go).
+			scheduler["emulated-version"], server["emulated-version"] = "kube=1.33", "kube=1.33"
+		}
+		components["kube-scheduler"] = map[string]any{"args": scheduler}
 	}
 	cluster["components"] = components
 
