@@ -104,13 +104,6 @@ func (c *checker) storage() {
 	c.distribution(at+".provisionDelay", s.ProvisionDelay)
 	c.distribution(at+".attachDelay", s.AttachDelay)
 	c.distribution(at+".mountDelay", s.MountDelay)
-	if !s.Attach {
-		for _, key := range []string{"attachDelay", "attachWorkers"} {
-			if c.src.present(join(at, key)) {
-				c.fail(join(at, key), "unused: with attach: false nothing is attached")
-			}
-		}
-	}
 }
 
 // awaitedClaims checks a wait for claims that a phase makes.

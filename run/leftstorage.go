@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -191,16 +193,31 @@ func cleanStorage(ctx context.Context, client kubernetes.Interface, l Leftover) 
 	if err != nil {
 		return err
 	}
-	held := slices.DeleteFunc(slices.Clone(object.GetFinalizers()), storage.Holds)
-	if len(held) == len(object.GetFinalizers()) {
-		return nil
+	for {
+		object, err := k.get(ctx, client, l.Name)
+		if apierrors.IsNotFound(err) || err == nil && object.GetUID() != uid {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		// Others take theirs off at the same time: only what was just read is
+		// written back.
+		others := slices.DeleteFunc(slices.Clone(object.GetFinalizers()), storage.Holds)
+		if len(others) < len(object.GetFinalizers()) {
+			patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"finalizers": others, "resourceVersion": object.GetResourceVersion()}})
+			if err != nil {
+				return err
+			}
+			if err := k.free(ctx, client, l.Name, patch); err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+				return fmt.Errorf("take its finalizers off: %w", err)
+			}
+			continue
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("it is still there (%w), held by %s", context.Cause(ctx), strings.Join(others, ", "))
+		case <-time.After(200 * time.Millisecond):
+		}
 	}
-	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"finalizers": held, "uid": uid}})
-	if err != nil {
-		return err
-	}
-	if err := k.free(ctx, client, l.Name, patch); err != nil && !apierrors.IsNotFound(err) {
-		return fmt.Errorf("take its finalizers off: %w", err)
-	}
-	return nil
 }

@@ -142,7 +142,9 @@ func (s *session) stopStorage(ctx context.Context) error {
 		errs = append(errs, r.Stop(stop))
 	}
 	if s.o.Existing && s.csi.installed {
-		errs = append(errs, s.csi.driver.Remove(stop, s.csi.client))
+		gone, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTimeout)
+		defer cancel()
+		errs = append(errs, s.csi.driver.Remove(stop, s.csi.client), s.namespaceGone(gone, s.csi.driver.Namespace))
 	}
 	return errors.Join(errs...)
 }

@@ -36,7 +36,7 @@ type provisioner struct {
 // run provisions until ctx ends. started is called once the controller's
 // informers know the cluster.
 func (p *provisioner) run(ctx context.Context, started func()) {
-	factory := informers.NewSharedInformerFactory(p.client, 0)
+	factory := informers.NewSharedInformerFactory(p.client, controller.DefaultResyncPeriod)
 	attachments := factory.Storage().V1().VolumeAttachments().Informer()
 	if err := attachments.AddIndexers(cache.Indexers{byVolume: volumeOf}); err != nil {
 		panic(err) // only of an informer that runs
