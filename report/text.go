@@ -41,9 +41,15 @@ func WriteSummary(w io.Writer, o Options, m record.Meta, d *diagnose.Diagnosis, 
 	t.line("")
 	var facts []string
 	if c := d.Claims; c != nil {
-		facts = append(facts, fmt.Sprintf("%d of %d claims were bound;", c.Bound, c.Expected))
+		text := fmt.Sprintf("%d of %d claims were bound", c.Bound, c.Expected)
+		if d.Pods.Expected > 0 {
+			text += ";"
+		}
+		facts = append(facts, text)
 	}
-	facts = append(facts, arrived(d))
+	if d.Claims == nil || d.Pods.Expected > 0 {
+		facts = append(facts, arrived(d))
+	}
 	if d.Window.Seconds > 0 {
 		facts = append(facts, "in "+seconds(d.Window.Seconds))
 	}
@@ -573,8 +579,11 @@ func suspicious(r rune) bool {
 
 // valueOf is what an objective came to; failures are counted and have no unit.
 func valueOf(o record.Objective) string {
-	if o.Unit == "1" {
+	switch {
+	case o.Unit == "1":
 		return number(o.Value)
+	case o.Assessed && !o.Met && o.Value == 0 && o.Unit == "s":
+		return "–" // of nothing that came, a latency is none
 	}
 	return number(o.Value) + " " + o.Unit
 }

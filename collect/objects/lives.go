@@ -41,7 +41,7 @@ type LivesOptions struct {
 	Warnings bool
 	// Run is the run whose claims are counted: see Claims.
 	Run string
-	// OnlyClaims watches those and nothing else.
+	// OnlyClaims watches those, and with Warnings those Events, and nothing else.
 	OnlyClaims bool
 	// MaxEvents bounds the rows of Events; 0 stands for MaxEvents.
 	MaxEvents int
@@ -88,7 +88,7 @@ func NewLives(o LivesOptions) *Lives {
 }
 
 // watchesEvents says whether Events are watched, if only some.
-func (l *Lives) watchesEvents() bool { return !l.o.OnlyClaims && (!l.o.WithoutEvents || l.o.Warnings) }
+func (l *Lives) watchesEvents() bool { return l.o.Warnings || !l.o.WithoutEvents && !l.o.OnlyClaims }
 
 // Claims tells how far the claims of the run have come.
 func (l *Lives) Claims() *Claims { return l.claims }

@@ -357,6 +357,9 @@ func missed(o record.Objective) error {
 	if o.Unit == "1/s" {
 		bound = "at least"
 	}
+	if o.Value == 0 && o.Unit == "s" { // nothing came that would have a latency
+		return fmt.Errorf("objective %s is missed: %s; %s %.3g s was asked for", o.Name, o.Reason, bound, o.Limit)
+	}
 	text := fmt.Sprintf("objective %s is missed: %.3g %s, %s %.3g was asked for", o.Name, o.Value, o.Unit, bound, o.Limit)
 	if o.Reason != "" {
 		text += " (" + o.Reason + ")"

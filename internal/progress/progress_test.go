@@ -154,3 +154,24 @@ func TestETA(t *testing.T) {
 		t.Errorf("unknown cores show as %q", got)
 	}
 }
+
+// Of claims the display tells how many are bound: they do not run.
+func TestClaims(t *testing.T) {
+	now := time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
+	var log, screen bytes.Buffer
+	wide := func() int { return 100 }
+	for _, p := range []*Progress{New(&log, false, wide, func() time.Time { return now }), New(&screen, true, wide, func() time.Time { return now })} {
+		p.Phase("claims")
+		for bound := range 11 {
+			p.Update(State{Claims: true, Total: 20, Created: 15, Scheduled: bound, ControlPlaneCores: -1, OwnCores: -1})
+			now = now.Add(time.Second)
+		}
+		p.Done()
+	}
+	if got := log.String(); !strings.Contains(got, "15 of 20 claims created, 10 bound, 5 pending, 5 waiting  (1.0/s, mean 1.0/s, ETA 10s") || strings.Contains(got, "running") {
+		t.Errorf("%s", got)
+	}
+	if got := screen.String(); !strings.Contains(got, "15 of 20 claims created, 10 bound, 5 waiting") || !strings.Contains(got, "claims/s now") {
+		t.Errorf("%s", got)
+	}
+}
