@@ -70,7 +70,7 @@ func waitsForVolumes(v *diagnose.View, f *diagnose.Finding) {
 				Text: fmt.Sprintf("median of the step %s of %d claims of class %s", s.Name, s.N, g.Class)})
 			if *s.P50 > longest {
 				longest = *s.P50
-				f.Advice.Text = fmt.Sprintf("Look at %s first.", who[s.Name])
+				f.Advice.Text = fmt.Sprintf("Look first at %s.", who[s.Name])
 				f.Summary = fmt.Sprintf("Pods lost %.0f of %.0f pod-seconds in stage %s, where they waited for their volumes (%s: %.1f s in the median), while nothing that was measured is full; the cause is unknown.",
 					f.Claims[diagnose.Start], v.Lost.PodSeconds, diagnose.Start, s.Name, longest)
 			}
