@@ -111,7 +111,7 @@ func Copy(ctx context.Context, rec *record.Recording, dir string, o Options) (*R
 		}
 		keep[k] = true
 	}
-	c := &copier{names: newNames(keep), kept: o.Keep, memo: map[memoKey]string{}, system: map[string]bool{}, threads: map[string]bool{}}
+	c := &copier{names: newNames(keep), kept: o.Keep, memo: map[memoKey]string{}, system: map[string]bool{}, threads: map[string]bool{}, plain: map[string]bool{}}
 	if err := c.collectAll(ctx, rec); err != nil {
 		return nil, err
 	}

@@ -638,3 +638,29 @@ func TestScanFindsWhatLooksLikeSecrets(t *testing.T) {
 		}
 	}
 }
+
+// A word that one process's flag has as its value and another's in its name
+// stays; a copy would otherwise be refused for holding it.
+func TestWordsOfFlags(t *testing.T) {
+	c := &copier{names: newNames(nil), memo: map[memoKey]string{}, system: map[string]bool{}, threads: map[string]bool{}, plain: map[string]bool{"Debian": true}}
+	rows := []string{
+		"browser --type=zygote --ozone-platform=headless --no-sandbox --annotation=release=Debian --profile=acme-secret",
+		"browser --headless --no-zygote-sandbox --acme-mode",
+	}
+	c.collectRow(&record.ProcessSample{Command: rows[0]})
+	c.collectRow(&record.ProcessExit{Command: rows[1]})
+	first, second := c.command("", rows[0], false), c.command("", rows[1], false)
+	for _, want := range []string{"--type=zygote", "--ozone-platform=headless", "=Debian"} {
+		if !strings.Contains(first, want) {
+			t.Errorf("%s lost %s", first, want)
+		}
+	}
+	if strings.Contains(first, "acme-secret") || !strings.Contains(second, "--headless --no-zygote-sandbox") {
+		t.Errorf("%s\n%s", first, second)
+	}
+	for name, p := range c.of {
+		if strings.Contains(second, name) && !strings.Contains(second, p) {
+			t.Errorf("%s has a pseudonym, and stands in %s", name, second)
+		}
+	}
+}

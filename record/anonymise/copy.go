@@ -24,6 +24,7 @@ type copier struct {
 	memo    map[memoKey]string // what columns of few values became
 	system  map[string]bool    // components whose labels come from well-known code
 	threads map[string]bool    // names of the kernel's threads
+	plain   map[string]bool    // words that stay elsewhere: of flags, and of the machine's system
 }
 
 type memoKey struct{ what, value string }
@@ -65,6 +66,9 @@ func (c *copier) collectAll(ctx context.Context, rec *record.Recording) error {
 		if !c.familiar(p.Name) {
 			c.collect("phase", p.Name)
 		}
+	}
+	for _, word := range strings.Fields(m.Machine.OS) {
+		c.plain[word] = true
 	}
 	c.collect("cluster", m.Cluster.Name)
 	if u, err := url.Parse(m.Cluster.Server); err == nil && c.host(u.Hostname()) == "host" {
@@ -146,9 +150,28 @@ func (c *copier) collectRow(row any) {
 		} else if r.User != "" && parts[0] != "kubeadm" && parts[0] != "kubedyno" {
 			c.collectObject("user", "", r.User)
 		}
+	case *record.ProcessExit:
+		c.collectFlags(r.Command)
 	case *record.ProcessSample:
+		c.collectFlags(r.Command)
 		if name, ok := bracketed(r.Command); ok && (r.PPID == 2 || r.PID == 2) {
 			c.threads[strings.Clone(name)] = true
+		}
+	}
+}
+
+// collectFlags notes the words of flags. They stay, so one that is also the
+// value of a flag says nothing either: --type=zygote beside --no-zygote-sandbox.
+func (c *copier) collectFlags(command string) {
+	for a := range strings.FieldsSeq(command) {
+		flag, _, _ := strings.Cut(a, "=")
+		if !strings.HasPrefix(flag, "-") {
+			continue
+		}
+		for word := range strings.FieldsFuncSeq(flag, func(r rune) bool { return r == '-' || r == '_' || r == '.' }) {
+			if !c.plain[word] {
+				c.plain[strings.Clone(word)] = true
+			}
 		}
 	}
 }
@@ -439,7 +462,7 @@ func (c *copier) arg(a string) string {
 		}
 		return a[:len(a)-len(flag)] + c.name("arg", flag)
 	}
-	if c.familiar(a) && !strings.Contains(a, "/") {
+	if c.plain[a] || c.familiar(a) && !strings.Contains(a, "/") {
 		return a
 	}
 	if changed := c.free(a); changed != a {
