@@ -290,6 +290,9 @@ func (e *Experiment) problems() Problems {
 	if n := e.Cluster.Node; n.Traffic == TrafficLeast && n.Identity == IdentityOwn && c.src.present("cluster.node.identity") {
 		c.problems = append(c.problems, c.src.problem("cluster.node.identity", "least traffic has one watch for the pods of all nodes, which no node's own identity may open: leave identity out, or say pooled"))
 	}
+	if e.Cluster.Node.Traffic == TrafficLeast && e.Cluster.Storage != nil {
+		c.problems = append(c.problems, c.src.problem("cluster.node.traffic", "least traffic leaves out what a node says about volumes, so that pods would wait for theirs for ever: leave it out, or cluster.storage"))
+	}
 	c.apps()
 	c.seeded()
 	c.distribution("cluster.node.startDelay", e.Cluster.Node.StartDelay)
