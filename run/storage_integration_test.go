@@ -131,7 +131,12 @@ func TestRunClaims(t *testing.T) {
 	}
 	for _, c := range all {
 		times := []int64{c.DueMicros, c.CreatedMicros, c.ProvisionedMicros, c.BoundMicros, c.RequestedMicros, c.AttachedMicros, c.RunningMicros, c.DeletedMicros}
-		if slices.Contains(times, 0) || !slices.IsSorted(times) {
+		// Each kind has a watch of its own: they agree on the order but for a moment.
+		inOrder := true
+		for i := range times[1:] {
+			inOrder = inOrder && times[i+1] >= times[i]-500_000
+		}
+		if slices.Contains(times, 0) || !inOrder {
 			t.Errorf("claim %s: due, created, provisioned, bound, requested, attached, running, deleted at %v", c.Name, times)
 		}
 		// Watches may show a creation late, but nothing before it was due.

@@ -311,13 +311,18 @@ var Steps = []struct{ Name, What string }{
 	{"start", "from attached to its pod running: the node reports the volume in use, mounts it and starts the containers"},
 }
 
-// steps are the claim's, in the order of Steps; -1 is unknown.
+// watchSkew is how much later the watch of one kind may show what happened than
+// that of another: a claim may be seen bound before its volume is seen made.
+const watchSkew = int64(500_000)
+
+// steps are the claim's, in the order of Steps; -1 is unknown. A step that the
+// watches show in the wrong order took no time that they could tell.
 func (c *Claim) steps() []float64 {
 	between := func(from, to int64) float64 {
-		if c.Late || from == 0 || to == 0 || to < from {
+		if c.Late || from == 0 || to == 0 || to < from-watchSkew {
 			return -1
 		}
-		return float64(to-from) / 1e6
+		return float64(max(0, to-from)) / 1e6
 	}
 	usable := int64(0)
 	if c.BoundMicros != 0 && c.ScheduledMicros != 0 {

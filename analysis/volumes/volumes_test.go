@@ -214,3 +214,14 @@ func TestSteps(t *testing.T) {
 		t.Errorf("%+v", sum)
 	}
 }
+
+// The watches of two kinds may show what happened in the wrong order, by a
+// moment; more than that is no step.
+func TestWatchesOutOfStep(t *testing.T) {
+	for bound, want := range map[int64]float64{2_000_000: 1, 1_000_000: 0, 999_754: 0, 600_000: 0, 400_000: -1} {
+		c := Claim{CreatedMicros: 1, ProvisionedMicros: 1_000_000, BoundMicros: bound}
+		if got := c.steps()[1]; got != want {
+			t.Errorf("made at 1 s, bound at %d µs: %v, want %v", bound, got, want)
+		}
+	}
+}
