@@ -114,8 +114,10 @@ func (n *node) attachAndMount(ctx context.Context, p *pod, claim, handle string)
 	attachment := "/apis/storage.k8s.io/v1/volumeattachments/" + attachmentName(handle, s.Driver, n.name)
 	// Before the device is mounted the attachment's status and its metadata are
 	// asked for, and the metadata again before the pod's own mount.
-	if s.Attach && !(n.attachedSays(ctx, p, attachment) && n.attachedSays(ctx, p, attachment)) {
-		return false
+	for range 2 {
+		if s.Attach && !n.attachedSays(ctx, p, attachment) {
+			return false
+		}
 	}
 	if d := s.MountDelay; d.Distribution != "" && !wait(ctx, d.of(n.fleet.conf.Seed, p.uid+"/"+claim, drawMount)) {
 		return false

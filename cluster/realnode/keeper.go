@@ -280,9 +280,8 @@ func (k *keeper) awaitReady(ctx context.Context) error {
 	client := &http.Client{Transport: transport, Timeout: 5 * time.Second}
 	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()
-	last := errors.New("it was not asked")
 	for {
-		last = k.askReady(ctx, client)
+		last := k.askReady(ctx, client)
 		if last == nil {
 			return nil
 		}

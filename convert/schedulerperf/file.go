@@ -217,8 +217,7 @@ type (
 		Namespaces    []string
 		LabelSelector map[string]string
 	}
-	stopCollecting struct{ Opcode string }
-	createAny      struct {
+	createAny struct {
 		Opcode, Namespace, TemplatePath string
 		Count                           *int
 		CountParam                      string
