@@ -184,6 +184,7 @@ func (c *conn) takes() bool {
 // open sends a request on a stream of its own.
 func (c *conn) open(req *http.Request, body []byte) (*stream, error) {
 	s := newStream(c)
+	s.bodiless = req.Method == http.MethodHead
 	out := getBuffer()
 	defer putBuffer(out)
 

@@ -86,6 +86,29 @@ func noise(n int) []byte {
 	return b
 }
 
+// An answer that is shorter than its headers announced is not taken for whole,
+// and one to HEAD is.
+func TestShortAnswer(t *testing.T) {
+	s, tr := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Length", "1000000")
+		if r.Method == http.MethodGet {
+			_, _ = w.Write(noise(1000))
+		}
+	}, nil)
+	if resp, _ := do(t, tr, "HEAD", s.URL, nil); resp.ContentLength != 1_000_000 {
+		t.Errorf("HEAD: content length %d", resp.ContentLength)
+	}
+	req, _ := http.NewRequestWithContext(t.Context(), "GET", s.URL, nil)
+	resp, err := tr.RoundTrip(req)
+	if err == nil {
+		defer resp.Body.Close()
+		_, err = io.ReadAll(resp.Body)
+	}
+	if err == nil {
+		t.Error("a thousandth of an answer reads as whole")
+	}
+}
+
 // Requests arrive as they were made, and answers as they were given, of any
 // size, whatever the windows are.
 func TestEcho(t *testing.T) {

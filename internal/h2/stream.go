@@ -23,17 +23,19 @@ type stream struct {
 	id     uint32
 	window int64 // what we may still send on it; c.mu guards it
 
-	mu     sync.Mutex // guards what follows
-	change sync.Cond
-	resp   *http.Response
-	await  int64   // bytes before resp is given out
-	buf    *[]byte // what came and was not read yet, or nil
-	off    int     // how much of buf was read
-	read   int     // bytes read that the server was not told of
-	ended  bool    // nothing more comes
-	err    error   // why, unless the answer is whole
-	closed bool    // who asked wants no more
-	stop   func() bool
+	mu       sync.Mutex // guards what follows
+	change   sync.Cond
+	resp     *http.Response
+	await    int64   // bytes before resp is given out
+	missing  int64   // of those that the headers announced
+	buf      *[]byte // what came and was not read yet, or nil
+	off      int     // how much of buf was read
+	read     int     // bytes read that the server was not told of
+	ended    bool    // nothing more comes
+	err      error   // why, unless the answer is whole
+	closed   bool    // who asked wants no more
+	bodiless bool    // HEAD: announced bytes do not come
+	stop     func() bool
 }
 
 func newStream(c *conn) *stream {
@@ -87,6 +89,9 @@ func (s *stream) finish(err error) {
 		s.mu.Unlock()
 		return
 	}
+	if err == nil && s.missing > 0 {
+		err = io.ErrUnexpectedEOF // less than was announced
+	}
 	s.ended, s.err = true, err
 	s.change.Broadcast()
 	s.mu.Unlock()
@@ -109,8 +114,10 @@ func (s *stream) headers(f *http2.MetaHeadersFrame) {
 			return // more will follow
 		}
 		s.resp = resp
-		if n := resp.ContentLength; n > 0 && n <= wholeAnswer {
-			s.await = n
+		if n := resp.ContentLength; n > 0 && !s.bodiless {
+			if s.missing = n; n <= wholeAnswer {
+				s.await = n
+			}
 		}
 		s.change.Broadcast()
 	}
@@ -174,6 +181,7 @@ func (s *stream) data(f *http2.DataFrame) {
 			s.buf, s.off = getBuffer(), 0
 		}
 		*s.buf = append(*s.buf, b...)
+		s.missing -= int64(len(b))
 		if s.await -= int64(len(b)); s.await <= 0 {
 			s.change.Broadcast()
 		}

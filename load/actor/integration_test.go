@@ -160,6 +160,17 @@ func TestKinds(t *testing.T) {
 	if _, err := client.CoreV1().Pods(ns).UpdateStatus(ctx, pod, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
+	// Somebody else's pod, which no actor may write to.
+	theirs := pod.DeepCopy()
+	theirs.ObjectMeta = metav1.ObjectMeta{Name: "theirs", Namespace: "kube-system"}
+	eventually(t, "their pod is there", func() bool {
+		made, err := client.CoreV1().Pods("kube-system").Create(ctx, theirs, metav1.CreateOptions{})
+		if err == nil {
+			made.Status.Phase = corev1.PodRunning
+			_, err = client.CoreV1().Pods("kube-system").UpdateStatus(ctx, made, metav1.UpdateOptions{})
+		}
+		return err == nil
+	})
 	none := "none"
 	if _, err := client.CoreV1().PersistentVolumeClaims(ns).Create(ctx, &corev1.PersistentVolumeClaim{
 		ObjectMeta: metav1.ObjectMeta{Name: "waits"},
@@ -227,6 +238,10 @@ func TestKinds(t *testing.T) {
 	}
 	if len(tested) != 10 {
 		t.Errorf("%d kinds, 10 are tested", len(tested))
+	}
+
+	if p, err := client.CoreV1().Pods("kube-system").Get(ctx, "theirs", metav1.GetOptions{}); err != nil || len(p.Labels) > 0 {
+		t.Errorf("somebody else's pod has labels %v (%v)", p.Labels, err)
 	}
 
 	// Who may not is not silent about it.

@@ -32,7 +32,7 @@ import (
 var kinds = []Kind{
 	{"connections", "opens a connection for each request, as scripts do: TLS handshake, one small read, closed",
 		Config{Rate: 5, Count: 10}, connections},
-	{"controller", "an informer on all pods; each pod that starts to run gets one patch from a worker, at 20 requests/s and a burst of 30",
+	{"controller", "an informer on all pods; each pod of the run that starts to run gets one patch from a worker, at 20 requests/s and a burst of 30",
 		Config{Count: 2, QPS: 20, Burst: 30}, controller},
 	{"electors", "clients that compete for leases by client-go's leader election: count candidates for each of the leases",
 		Config{Count: 3, Objects: 1}, electors},
@@ -86,12 +86,13 @@ func connections(ctx context.Context, a *actor) error {
 }
 
 // controller works off a queue of pods, as one built on controller-runtime does.
+// It sees all pods, and writes to those of the run only: others are not ours.
 func controller(ctx context.Context, a *actor) error {
 	queue := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[types.NamespacedName]())
 	factory := informers.NewSharedInformerFactory(a.client, 0)
 	informer := factory.Core().V1().Pods()
 	add := func(o any) {
-		if p, ok := o.(*corev1.Pod); ok && p.Status.Phase == corev1.PodRunning && p.DeletionTimestamp == nil && p.Labels[Label] != a.Name {
+		if p, ok := o.(*corev1.Pod); ok && p.Namespace == a.Namespace && p.Status.Phase == corev1.PodRunning && p.DeletionTimestamp == nil && p.Labels[Label] != a.Name {
 			queue.Add(types.NamespacedName{Namespace: p.Namespace, Name: p.Name})
 		}
 	}
