@@ -8,6 +8,7 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -29,6 +30,7 @@ type bench struct {
 	module         string // kwok's source, where its stages are
 	nodes, pods    int
 	work           string
+	keep           string // a folder for the recordings; empty: they are removed
 	env            []string
 }
 
@@ -38,33 +40,50 @@ type result struct {
 	millis      float64 // CPU of the node simulation, ms per pod
 	mebibytes   float64 // of the node simulation, resident at most
 	planeMillis float64 // CPU of the control plane, ms per pod
+	// oursMebibytes is the memory of all of kubedyno's processes, each at its
+	// most: load, collectors, keeper and, where they simulate, nodes.
+	oursMebibytes float64
 }
 
 func main() {
 	n := flag.Int("n", 6, "rounds; 6 give a 97 % interval")
 	nodes := flag.Int("nodes", 100, "simulated nodes")
 	pods := flag.Int("pods", 3000, "pods")
+	only := flag.String("arms", "least,kwok,kubelet", "the simulators to measure; kwok is what the others are set beside")
+	keep := flag.String("keep", "", "an existing folder in which the recordings are left")
 	kubedyno := flag.String("kubedyno", "../bin/kubedyno", "kubedyno binary")
 	lab := flag.String("lab", "../bin/kubedyno-lab", "kubedyno-lab binary")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if err := run(ctx, *n, *nodes, *pods, *kubedyno, *lab); err != nil {
+	if err := run(ctx, *n, *nodes, *pods, *kubedyno, *lab, *keep, *only); err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(1)
 	}
 }
 
-func run(ctx context.Context, n, nodes, pods int, kubedyno, lab string) (err error) {
+func run(ctx context.Context, n, nodes, pods int, kubedyno, lab, keep, only string) (err error) {
 	if n < 1 {
 		return errors.New("-n must be at least 1")
+	}
+	var measured []arm
+	for _, name := range strings.Split(only, ",") {
+		if !slices.Contains(arms, arm(name)) {
+			return fmt.Errorf("-arms %s: %q is none of %v", only, name, arms)
+		}
+		measured = append(measured, arm(name))
+	}
+	if keep != "" {
+		if keep, err = filepath.Abs(keep); err != nil {
+			return err
+		}
 	}
 	work, err := os.MkdirTemp("", "kubedyno-bench-")
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(work)) }()
-	b := &bench{nodes: nodes, pods: pods, work: work, kwok: filepath.Join(work, "kwok")}
+	b := &bench{nodes: nodes, pods: pods, work: work, keep: keep, kwok: filepath.Join(work, "kwok")}
 	if b.kubedyno, err = filepath.Abs(kubedyno); err != nil {
 		return err
 	}
@@ -84,7 +103,7 @@ func run(ctx context.Context, n, nodes, pods int, kubedyno, lab string) (err err
 	results := map[arm][]result{}
 	for i := range n {
 		// Who goes first changes, so that drift of the machine hits all.
-		order := slices.Clone(arms)
+		order := slices.Clone(measured)
 		for range i % len(order) {
 			order = append(order[1:], order[0])
 		}
@@ -93,13 +112,16 @@ func run(ctx context.Context, n, nodes, pods int, kubedyno, lab string) (err err
 			if err != nil {
 				return fmt.Errorf("round %d, %s: %w", i+1, a, err)
 			}
-			fmt.Fprintf(os.Stderr, "%2d %-8s %6.1f pods/s, node simulation %.2f ms CPU per pod and %.0f MiB, control plane %.2f ms\n",
-				i+1, a, r.rate, r.millis, r.mebibytes, r.planeMillis)
+			fmt.Fprintf(os.Stderr, "%2d %-8s %6.1f pods/s, node simulation %.2f ms CPU per pod and %.0f MiB, control plane %.2f ms, kubedyno's processes together %.0f MiB\n",
+				i+1, a, r.rate, r.millis, r.mebibytes, r.planeMillis, r.oursMebibytes)
 			results[a] = append(results[a], r)
 		}
 	}
 	fmt.Printf("node simulators, %d pods of one Deployment on %d nodes, tuned control plane, %d rounds in turns; ratios to kwok v0.8.0 with its fast stages\n", pods, nodes, n)
-	for _, a := range []arm{least, kubelet} {
+	for _, a := range measured {
+		if a == kwok || len(results[kwok]) == 0 {
+			continue
+		}
 		fmt.Printf("kubedyno, traffic %s\n", a)
 		for _, of := range []struct {
 			name string
@@ -135,7 +157,7 @@ var arms = []arm{least, kwok, kubelet}
 
 // once measures one simulator on a fresh lab.
 func (b *bench) once(ctx context.Context, name string, a arm) (r result, err error) {
-	dir := filepath.Join(b.work, name)
+	dir := filepath.Join(cmp.Or(b.keep, b.work), name)
 	file, err := b.experiment(a)
 	if err != nil {
 		return r, err
@@ -197,6 +219,9 @@ func (b *bench) once(ctx context.Context, name string, a arm) (r result, err err
 		}
 		program := filepath.Base(strings.Fields(p.Command + " ?")[0])
 		millis := p.CPUSeconds * 1000 / float64(b.pods)
+		if strings.HasPrefix(program, "kubedyno") {
+			r.oursMebibytes += p.PeakRSSBytes / (1 << 20)
+		}
 		switch program {
 		case filepath.Base(process):
 			r.millis += millis
@@ -208,6 +233,9 @@ func (b *bench) once(ctx context.Context, name string, a arm) (r result, err err
 	}
 	if !found {
 		return r, fmt.Errorf("the recording has no process %s", process)
+	}
+	if b.keep != "" {
+		return r, nil
 	}
 	return r, os.RemoveAll(dir)
 }
@@ -225,7 +253,7 @@ cluster: {profile: tuned, %s}
 phases:
   - {name: warm-up, kind: warm-up, create: {kind: Deployment, count: 1, replicas: 20, pod: {cpu: 10m, memory: 16Mi}, wait: running}}
   - {name: idle, settle: 3s}
-  - {name: load, kind: steady, create: {kind: Deployment, count: 1, replicas: %d, pod: {cpu: 10m, memory: 16Mi}, wait: {for: running, timeout: 10m, stall: 1m}}}
+  - {name: load, kind: steady, create: {kind: Deployment, count: 1, replicas: %d, pod: {cpu: 10m, memory: 16Mi}, wait: {for: running, timeout: 40m, stall: 2m}}}
 `, nodes, b.pods)
 	return name, os.WriteFile(name, []byte(text), 0o644)
 }
@@ -293,7 +321,7 @@ status: {allocatable: {cpu: "16", memory: 64Gi, pods: "110"}, capacity: {cpu: "1
 		stop()
 		return nil, fmt.Errorf("create nodes: %w", err)
 	}
-	wait := b.command(ctx, b.kubedyno, "lab", "kubectl", "--name", "bench", "--", "wait", "node", "--all", "--for=condition=Ready", "--timeout=60s")
+	wait := b.command(ctx, b.kubedyno, "lab", "kubectl", "--name", "bench", "--", "wait", "node", "--all", "--for=condition=Ready", "--timeout=5m")
 	if err := try(wait); err != nil {
 		stop()
 		text, _ := os.ReadFile(filepath.Join(b.work, "kwok.log"))

@@ -57,10 +57,13 @@ func Run(src Source, detectors []Detector) (*Diagnosis, error) {
 		InvalidReasons: invalid, Harness: v.Harness, Stages: v.Stages,
 		Findings: []Finding{}, RuledOut: []Clear{}, NotAssessed: []Unknown{},
 		Pods: v.Counts, Window: WindowOf{Seconds: v.Span(), PlateauSeconds: v.Plateau.Seconds()},
-		Throughput: v.Throughput, SchedulerPerf: v.SchedulerPerf, Scheduler: v.schedulerWork(), EndsBound: v.EndsBound, Latencies: v.Latencies, Lost: v.Lost,
+		Throughput: v.Throughput, SchedulerPerf: v.SchedulerPerf, Scheduler: v.SchedulerWork(), EndsBound: v.EndsBound, Latencies: v.Latencies, Lost: v.Lost,
 		Resources: v.Resources, Limits: v.Limits, Objectives: v.judgeObjectives(len(invalid) == 0),
 		Warnings: append(append([]string{}, v.Meta.Warnings...), v.Warnings...),
 		Claims:   v.Claims,
+		Healthy:  v.compared(),
+		Features: v.Features(),
+		Slopes:   append([]Slope{}, v.Slopes...),
 	}
 	if d.InvalidReasons == nil {
 		d.InvalidReasons = []string{}

@@ -85,6 +85,14 @@ type Diagnosis struct {
 	// EndsBound says that a pod's way ends when it is bound, since its node is an
 	// object that was seeded.
 	EndsBound bool `json:"endsBound,omitempty"`
+	// Healthy sets the run beside healthy ones of the same load on the same kind
+	// of machine; null where the recording carries no calibration.
+	Healthy *Compared `json:"healthy"`
+	// Features are the numbers by which runs of one load are compared, by name;
+	// View.Features says what they are.
+	Features map[string]float64 `json:"features"`
+	// Slopes are costs that change while pods are added, the largest change first.
+	Slopes []Slope `json:"slopes"`
 }
 
 // Err is nil for a valid run without a bottleneck; else it wraps ErrInvalid or

@@ -41,8 +41,8 @@ var (
 	}
 )
 
-// schedulerWork reads the scheduler's own counters; nil where there are none.
-func (v *View) schedulerWork() *SchedulerWork {
+// SchedulerWork reads the scheduler's own counters; nil where there are none.
+func (v *View) SchedulerWork() *SchedulerWork {
 	part := func(name, metric string, match map[string]string) (SchedulerPart, bool) {
 		n, okN := v.Increase(Scheduler, metric+"_count", match)
 		seconds, okS := v.Increase(Scheduler, metric+"_sum", match)

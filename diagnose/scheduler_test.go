@@ -40,6 +40,7 @@ func (b *bound) MachineSamples() ([]record.MachineSample, error) { return nil, r
 func (b *bound) Requests() ([]record.Request, error)             { return nil, record.ErrMissing }
 func (b *bound) Events() ([]record.Event, error)                 { return nil, record.ErrMissing }
 func (b *bound) Objects() ([]record.ObjectChange, error)         { return nil, record.ErrMissing }
+func (b *bound) Calibration() (*record.Calibration, error)       { return nil, record.ErrMissing }
 func (b *bound) Steady() (record.Window, bool)                   { return b.meta.Phases[0].Window(), true }
 func (b *bound) Increase(metric string, match map[string]string, _ record.Window) (float64, bool, error) {
 	switch {

@@ -20,6 +20,7 @@ type Source interface {
 	Objects() ([]record.ObjectChange, error)
 	Events() ([]record.Event, error)
 	Steady() (record.Window, bool)
+	Calibration() (*record.Calibration, error)
 	Increase(metric string, match map[string]string, w record.Window) (value float64, ok bool, err error)
 }
 

@@ -74,6 +74,7 @@ type View struct {
 	Resources     []Resource
 	Limits        []Limit
 	Harness       Harness
+	Slopes        []Slope // costs that change while pods are added
 	Warnings      []string
 
 	src       Source
@@ -81,6 +82,8 @@ type View struct {
 	processes map[string][]process // by component
 	machine   []record.MachineSample
 	idle      map[string]float64 // CPUs busy while idle, by component; Machine too
+
+	calibration *record.Calibration // nil where no healthy runs are known
 }
 
 type process struct{ samples []record.ProcessSample }
@@ -102,6 +105,10 @@ func NewView(src Source) (*View, error) {
 	v.accountLimits()
 	v.accountResources()
 	v.accountHarness()
+	v.accountSlopes()
+	if err := v.readCalibration(); err != nil {
+		return nil, err
+	}
 	return v, v.err
 }
 
@@ -352,11 +359,16 @@ func ThinRequest(r *record.Request) {
 // Increase is by how much a component's counters grew over the load. ok is
 // false where they were not recorded.
 func (v *View) Increase(component, metric string, match map[string]string) (float64, bool) {
+	return v.Growth(component, metric, match, v.metricWindow())
+}
+
+// Growth is Increase in another window.
+func (v *View) Growth(component, metric string, match map[string]string, w record.Window) (float64, bool) {
 	m := map[string]string{"component": component}
 	for k, x := range match {
 		m[k] = x
 	}
-	x, ok, err := v.src.Increase(metric, m, v.metricWindow())
+	x, ok, err := v.src.Increase(metric, m, w)
 	if _, _, err := optional[struct{}](metric, nil, err); err != nil && v.err == nil {
 		v.err = err
 	}

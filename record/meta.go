@@ -105,6 +105,9 @@ type Workload struct {
 	ExpectedClaims int         `json:"expectedClaims,omitempty"`
 	Seed           int64       `json:"seed"`
 	Objectives     []Objective `json:"objectives,omitempty"`
+	// Shape stands for the load and its nodes, whatever flags the components
+	// had: runs of one shape may be compared.
+	Shape string `json:"shape,omitempty"`
 }
 
 // Objective is a declared limit on an indicator and whether the run kept it.

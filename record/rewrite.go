@@ -78,6 +78,13 @@ func Rewrite(ctx context.Context, r *Recording, dir string, x Rewriter) (err err
 	} else if !errors.Is(err, ErrMissing) {
 		return err
 	}
+	if c, err := r.Calibration(); err == nil {
+		if err := c.write(filepath.Join(dir, calibrationFile)); err != nil {
+			return err
+		}
+	} else if !errors.Is(err, ErrMissing) {
+		return err
+	}
 	err = tsdb.Relabel(ctx, filepath.Join(r.home, metricsDir), filepath.Join(dir, metricsDir), x.Label)
 	if err != nil && !errors.Is(err, tsdb.ErrEmpty) && !errors.Is(err, fs.ErrNotExist) {
 		return err

@@ -120,6 +120,8 @@ func (t *text) diagnosis(d *diagnose.Diagnosis) {
 		}
 	}
 	t.resources(d)
+	t.slopes(d)
+	t.healthy(d)
 	if len(d.Warnings) > 0 {
 		t.head("Warnings")
 		for _, w := range d.Warnings {

@@ -199,6 +199,9 @@ func (s *session) create() (*record.Writer, error) {
 	}
 	if !s.watching {
 		meta.Workload = workload(e)
+		if meta.Workload.Shape, err = e.Shape(); err != nil {
+			return nil, err
+		}
 	}
 	w, err := record.Create(s.o.Out, meta)
 	if err != nil || s.watching {

@@ -26,6 +26,8 @@ type Run struct {
 	counters  []counter
 	steady    record.Window
 	missing   map[string]bool
+
+	calibration *record.Calibration // nil: no healthy runs are known
 }
 
 type counter struct {
@@ -546,8 +548,14 @@ func flags(l limit) []string {
 	return args
 }
 
-func (r *Run) Meta() record.Meta                       { return r.meta }
-func (r *Run) Steady() (record.Window, bool)           { return r.steady, true }
+func (r *Run) Meta() record.Meta             { return r.meta }
+func (r *Run) Steady() (record.Window, bool) { return r.steady, true }
+func (r *Run) Calibration() (*record.Calibration, error) {
+	if r.calibration == nil {
+		return nil, record.ErrMissing
+	}
+	return r.calibration, nil
+}
 func (r *Run) Pods() ([]record.Pod, error)             { return r.pods, nil }
 func (r *Run) Operations() ([]record.Operation, error) { return r.ops, nil }
 

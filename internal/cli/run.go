@@ -258,7 +258,7 @@ func performRun(ctx context.Context, env *Env, f *runFlags, e *experiment.Experi
 	bar := progress.New(env.Stderr, env.StderrTTY, env.Width, env.Now)
 	defer bar.Done()
 	bar.Note(fmt.Sprintf("recording to %s", out))
-	err := run.Run(ctx, run.Options{
+	if err := run.Run(ctx, run.Options{
 		Experiment: e,
 		Settings:   sets,
 		Out:        out,
@@ -273,7 +273,10 @@ func performRun(ctx context.Context, env *Env, f *runFlags, e *experiment.Experi
 		Watch:      watch{bar},
 		Log:        env.Log,
 		Now:        env.Now,
-	})
+	}); err != nil {
+		return err
+	}
+	_, err := record.Calibrate(out, calibrationFolder(env))
 	return err
 }
 
