@@ -1,6 +1,7 @@
 package diagnose
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -138,8 +139,17 @@ func settle(v *View, found []Finding) (kept []Finding, dropped []Clear) {
 			}
 		}
 	}
+	for i := range found {
+		f := &found[i]
+		if f.RequestSeconds > 0 && v.API.LostSeconds > 0 && v.API.Slow() {
+			f.RequestShare = min(1, f.RequestSeconds/v.API.LostSeconds)
+		}
+		if f.Suffered == "" && !f.free() {
+			f.Suffered, _ = v.Suffers()
+		}
+	}
 	for _, f := range found {
-		if f.Explains < worthNaming && !f.Invalidates {
+		if f.Explains < worthNaming && f.RequestShare < worthNaming && !f.Invalidates && !f.free() {
 			why := fmt.Sprintf("would explain only %.0f %% of the lost time", 100*f.Explains)
 			if first := strongest(found); first != nil && first.ID != f.ID {
 				why += " beside " + first.ID
@@ -157,19 +167,23 @@ func settle(v *View, found []Finding) (kept []Finding, dropped []Clear) {
 			}
 			return 1
 		}
-		switch {
-		case a.Explains > b.Explains:
-			return -1
-		case a.Explains < b.Explains:
+		if a.free() != b.free() {
+			if b.free() {
+				return -1
+			}
 			return 1
 		}
-		return 0
+		return cmp.Or(cmp.Compare(b.Explains, a.Explains), cmp.Compare(b.RequestShare, a.RequestShare), cmp.Compare(b.Cost.share(), a.Cost.share()))
 	})
 	for i := range kept {
 		kept[i].Grade = grade(v, kept, i)
 	}
 	return kept, dropped
 }
+
+// free says that a finding holds nobody up and so needs no symptom: it stands
+// for its own cost, behind those that do.
+func (f *Finding) free() bool { return f.Class == Waste || f.Class == Risk }
 
 func strongest(fs []Finding) *Finding {
 	var best *Finding
@@ -192,17 +206,26 @@ func grade(v *View, kept []Finding, i int) Grade {
 	for stage := range f.Claims {
 		excess += v.Excess(stage)
 	}
-	coverage := 1.0
-	if excess > 0 {
+	coverage, mine := 1.0, f.Explains
+	switch {
+	case f.free():
+		mine = 1 // nobody else explains what it costs
+	case f.Explains < worthNaming && f.RequestShare > 0:
+		coverage, mine = f.RequestShare, f.RequestShare
+	case excess > 0:
 		coverage = f.MassSeconds / excess
 	}
 	for j := range kept {
-		if j != i {
+		switch {
+		case j == i || f.free():
+		case mine == f.RequestShare && mine != f.Explains:
+			runnerUp = max(runnerUp, kept[j].RequestShare)
+		default:
 			runnerUp = max(runnerUp, kept[j].Explains)
 		}
 	}
 	switch {
-	case f.Sources >= 2 && coverage >= 0.6 && runnerUp <= f.Explains/2 && v.StagesOK:
+	case f.Sources >= 2 && coverage >= 0.6 && runnerUp <= mine/2 && v.StagesOK:
 		return Confirmed
 	case f.Sources >= 1 && coverage >= 0.4:
 		return Likely

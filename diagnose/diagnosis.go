@@ -198,6 +198,16 @@ type Finding struct {
 	Prediction  *Prediction `json:"prediction,omitempty"`
 	RefutedBy   string      `json:"refutedBy,omitempty"` // what would show that this is wrong
 
+	// Suffered says what the run suffered from, in words; empty where nothing
+	// did: of waste and risk.
+	Suffered string `json:"suffered,omitempty"`
+	// RequestSeconds are those of the requests' time above the usual that this
+	// cause holds, and RequestShare their part of it: where the API server was
+	// slow.
+	RequestSeconds float64 `json:"requestSeconds,omitempty"`
+	RequestShare   float64 `json:"requestShare,omitempty"`
+	Cost           *Cost   `json:"cost,omitempty"` // of waste and risk, and wherever it was worked out
+
 	// Claims are the pod-seconds the detector attributes to this cause, by stage.
 	Claims map[string]float64 `json:"-"`
 	// Direct claims were measured at the cause itself and cannot stem from

@@ -193,17 +193,23 @@ func (v *View) Foreign(w record.Window) (seconds float64, ok bool) {
 	return max(0, m.Busy-own), true
 }
 
-// idleRates are the CPUs busy before the load, by component and for the
-// machine: leases, scrapes and watches go on under load too, and are no pod's
-// demand. Without an idle phase of 3 s they are unknown and count as 0.
-func (v *View) idleRates() {
-	v.idle = map[string]float64{}
-	var w record.Window
+// rest is the last idle phase before the load; one ahead of the nodes says
+// nothing of them.
+func (v *View) rest() (w record.Window) {
 	for _, p := range v.Meta.Phases {
 		if p.Kind == record.PhaseSettle && !p.End.After(v.Load.Start.Add(time.Second)) && p.Window().Seconds() >= shortest {
 			w = p.Window()
 		}
 	}
+	return w
+}
+
+// idleRates are the CPUs busy before the load, by component and for the
+// machine: leases, scrapes and watches go on under load too, and are no pod's
+// demand. Without an idle phase of 3 s they are unknown and count as 0.
+func (v *View) idleRates() {
+	v.idle = map[string]float64{}
+	w := v.Rest
 	if w.Seconds() < shortest {
 		return
 	}

@@ -10,8 +10,11 @@ import (
 	"github.com/kubedyno/kubedyno/record"
 )
 
-// bound is a recording of pods that are scheduled and never started.
+// bound is a recording of pods that are scheduled and never started; what it
+// does not say it does not have.
 type bound struct {
+	diagnose.Source
+
 	meta record.Meta
 	pods []record.Pod
 }
@@ -39,9 +42,14 @@ func (b *bound) Processes() ([]record.ProcessSample, error)      { return nil, r
 func (b *bound) MachineSamples() ([]record.MachineSample, error) { return nil, record.ErrMissing }
 func (b *bound) Requests() ([]record.Request, error)             { return nil, record.ErrMissing }
 func (b *bound) Events() ([]record.Event, error)                 { return nil, record.ErrMissing }
-func (b *bound) Objects() ([]record.ObjectChange, error)         { return nil, record.ErrMissing }
-func (b *bound) Calibration() (*record.Calibration, error)       { return nil, record.ErrMissing }
-func (b *bound) Steady() (record.Window, bool)                   { return b.meta.Phases[0].Window(), true }
+func (b *bound) Logs() []string                                  { return nil }
+func (b *bound) Profiles() []record.ProfileRef                   { return nil }
+func (b *bound) Points(string, map[string]string, record.Window) ([]record.Series, error) {
+	return nil, record.ErrMissing
+}
+func (b *bound) Objects() ([]record.ObjectChange, error)   { return nil, record.ErrMissing }
+func (b *bound) Calibration() (*record.Calibration, error) { return nil, record.ErrMissing }
+func (b *bound) Steady() (record.Window, bool)             { return b.meta.Phases[0].Window(), true }
 func (b *bound) Increase(metric string, match map[string]string, _ record.Window) (float64, bool, error) {
 	switch {
 	case match["component"] != diagnose.Scheduler:

@@ -3,6 +3,9 @@ package diagnose
 import (
 	"errors"
 	"fmt"
+	"io"
+
+	"github.com/google/pprof/profile"
 
 	"github.com/kubedyno/kubedyno/record"
 )
@@ -22,6 +25,12 @@ type Source interface {
 	Steady() (record.Window, bool)
 	Calibration() (*record.Calibration, error)
 	Increase(metric string, match map[string]string, w record.Window) (value float64, ok bool, err error)
+	Points(metric string, match map[string]string, w record.Window) ([]record.Series, error)
+	// Logs names the components that left a log.
+	Logs() []string
+	Log(component string) (io.ReadCloser, error)
+	Profiles() []record.ProfileRef
+	ReadProfile(ref record.ProfileRef) (*profile.Profile, error)
 }
 
 var _ Source = (*record.Recording)(nil)
@@ -40,8 +49,52 @@ func optional[T any](what string, rows []T, err error) ([]T, bool, error) {
 // Metrics are those that a diagnosis reads. A recording with no others has the
 // same diagnosis.
 var Metrics = []string{
+	"aggregator_openapi_v2_regeneration_count",
+	"aggregator_unavailable_apiservice",
+	"apiextensions_openapi_v2_regeneration_count",
+	"apiserver_admission_webhook_admission_duration_seconds_count",
+	"apiserver_admission_webhook_admission_duration_seconds_sum",
+	"apiserver_audit_event_total",
+	"apiserver_authorization_webhook_duration_seconds_count",
+	"apiserver_authorization_webhook_duration_seconds_sum",
+	"apiserver_cache_list_fetched_objects_total",
+	"apiserver_cache_list_returned_objects_total",
+	"apiserver_cache_list_total",
+	"apiserver_cel_evaluation_duration_seconds_count",
+	"apiserver_cel_evaluation_duration_seconds_sum",
+	"apiserver_envelope_encryption_kms_operations_latency_seconds_count",
+	"apiserver_envelope_encryption_kms_operations_latency_seconds_sum",
+	"apiserver_flowcontrol_dispatched_requests_total",
+	"apiserver_flowcontrol_nominal_limit_seats",
+	"apiserver_flowcontrol_priority_level_seat_utilization_count",
+	"apiserver_flowcontrol_priority_level_seat_utilization_sum",
+	"apiserver_flowcontrol_rejected_requests_total",
+	"apiserver_flowcontrol_request_execution_seconds_count",
+	"apiserver_flowcontrol_request_execution_seconds_sum",
+	"apiserver_flowcontrol_request_wait_duration_seconds_count",
+	"apiserver_flowcontrol_request_wait_duration_seconds_sum",
+	"apiserver_init_events_total",
+	"apiserver_longrunning_requests",
+	"apiserver_request_aborts_total",
+	"apiserver_request_filter_duration_seconds_count",
+	"apiserver_request_filter_duration_seconds_sum",
+	"apiserver_request_terminations_total",
+	"apiserver_request_total",
+	"apiserver_resource_objects",
+	"apiserver_storage_list_fetched_objects_total",
+	"apiserver_storage_list_total",
+	"apiserver_storage_transformation_duration_seconds_count",
+	"apiserver_storage_transformation_duration_seconds_sum",
+	"apiserver_terminated_watchers_total",
+	"apiserver_validating_admission_policy_check_duration_seconds_count",
+	"apiserver_validating_admission_policy_check_duration_seconds_sum",
+	"apiserver_watch_cache_events_dispatched_total",
+	"apiserver_watch_events_total",
 	"etcd_disk_wal_fsync_duration_seconds_count",
 	"etcd_disk_wal_fsync_duration_seconds_sum",
+	"etcd_request_duration_seconds_count",
+	"etcd_request_duration_seconds_sum",
+	"etcd_requests_total",
 	"kubedyno_hollow_start_lateness_seconds_count",
 	"kubedyno_hollow_start_lateness_seconds_sum",
 	"kubedyno_hollow_timer_lateness_seconds_count",
@@ -56,5 +109,6 @@ var Metrics = []string{
 	"scheduler_scheduling_algorithm_duration_seconds_sum",
 	"scheduler_scheduling_attempt_duration_seconds_count",
 	"scheduler_scheduling_attempt_duration_seconds_sum",
+	"up",
 	"workqueue_work_duration_seconds_sum",
 }

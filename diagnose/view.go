@@ -1,6 +1,7 @@
 package diagnose
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -9,6 +10,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/kubedyno/kubedyno/analysis/functions"
+	"github.com/kubedyno/kubedyno/analysis/requests"
 	"github.com/kubedyno/kubedyno/internal/audit"
 	"github.com/kubedyno/kubedyno/record"
 	"github.com/kubedyno/kubedyno/stat"
@@ -41,11 +44,18 @@ type View struct {
 	// Plateau is where resources are judged: between the first 5 % of pods
 	// created and the last 5 % running, without ramp and stragglers.
 	Plateau record.Window
+	// Rest is the time at rest before the load; empty where there was none.
+	Rest record.Window
 
 	Pods       []record.Pod       // of the measured phases
 	Operations []record.Operation // of the measured phases
 	Requests   []record.Request   // received during Load; nil unless HasRequests
-	Counts     PodCounts
+	// RestRequests were received during Rest.
+	RestRequests []record.Request
+	Talks        []Talk             // what Requests add up to, by client and kind
+	Lists        []requests.ListRow // who lists, and who watches
+	API          Service            // how requests fared that are not the harness'
+	Counts       PodCounts
 
 	HasPods, HasOperations, HasRequests, HasProcesses, HasMachine bool
 	// Observed says that nothing was loaded: the recording tells of a cluster at
@@ -84,6 +94,8 @@ type View struct {
 	idle      map[string]float64 // CPUs busy while idle, by component; Machine too
 
 	calibration *record.Calibration // nil where no healthy runs are known
+	logged      map[string]map[string]Logged
+	paths       map[string]*functions.Spending
 }
 
 type process struct{ samples []record.ProcessSample }
@@ -155,25 +167,30 @@ func (v *View) read() error {
 		return a.Namespace+"/"+a.Name < b.Namespace+"/"+b.Name
 	})
 	v.setWindows(window, hasWindow)
+	v.Rest = v.rest()
 
-	requests, err := v.src.Requests()
-	requests, v.HasRequests, err = optional("requests", requests, err)
+	all, err := v.src.Requests()
+	all, v.HasRequests, err = optional("requests", all, err)
 	if err != nil {
 		return err
 	}
 	// Samples of a queue are no counts: what detectors reckon with must be all.
-	if slices.ContainsFunc(requests, func(r record.Request) bool { return r.Source == audit.SourceDump }) {
-		requests, v.HasRequests = nil, false
+	if slices.ContainsFunc(all, func(r record.Request) bool { return r.Source == audit.SourceDump }) {
+		all, v.HasRequests = nil, false
 	}
-	for _, r := range requests {
-		if at := time.UnixMicro(r.ReceivedMicros); !at.Before(v.Load.Start) && !at.After(v.Load.End) {
+	for _, r := range all {
+		switch at := time.UnixMicro(r.ReceivedMicros); {
+		case !at.Before(v.Load.Start) && !at.After(v.Load.End):
 			v.Requests = append(v.Requests, r)
+		case v.Rest.Contains(at):
+			v.RestRequests = append(v.RestRequests, r)
 		}
 	}
-	slices.SortStableFunc(v.Requests, func(a, b record.Request) int {
-		return int(min(max(a.ReceivedMicros-b.ReceivedMicros, -1), 1))
-	})
+	byReceipt := func(a, b record.Request) int { return cmp.Compare(a.ReceivedMicros, b.ReceivedMicros) }
+	slices.SortStableFunc(v.Requests, byReceipt)
+	slices.SortStableFunc(v.RestRequests, byReceipt)
 	v.checkRequests()
+	v.accountRequests(all)
 
 	samples, err := v.src.Processes()
 	samples, v.HasProcesses, err = optional("processes", samples, err)
@@ -342,37 +359,24 @@ func (v *View) checkRequests() {
 	}
 	if float64(bindings) < 0.98*float64(bound) {
 		v.Warnings = append(v.Warnings, fmt.Sprintf("the audit log holds %d bindings of the %d that the watch saw; it has holes and is not used", bindings, bound))
-		v.HasRequests, v.Requests = false, nil
+		v.HasRequests, v.Requests, v.RestRequests = false, nil, nil
 	}
 }
 
-// ThinRequest empties what of a request no part of a diagnosis reads, which is
-// most of a table's size.
+// ThinRequest empties what of a request no part of a diagnosis reads. Times are
+// cut to tenths of a millisecond, which no part reads either and which are most
+// of a table's size. What the harness asked for is not looked at by name, but
+// for nodes' reports.
 func ThinRequest(r *record.Request) {
-	r.User, r.URI, r.Group = "", "", ""
-	if !isStatusReport(r) {
-		r.Name, r.Namespace = "", ""
-		r.DoneMicros = r.ReceivedMicros
+	if !isStatusReport(r) && harnessAgent(r.UserAgent) {
+		r.User, r.URI, r.Group, r.Name, r.Namespace = "", "", "", "", ""
 	}
-}
-
-// Increase is by how much a component's counters grew over the load. ok is
-// false where they were not recorded.
-func (v *View) Increase(component, metric string, match map[string]string) (float64, bool) {
-	return v.Growth(component, metric, match, v.metricWindow())
-}
-
-// Growth is Increase in another window.
-func (v *View) Growth(component, metric string, match map[string]string, w record.Window) (float64, bool) {
-	m := map[string]string{"component": component}
-	for k, x := range match {
-		m[k] = x
+	const grain = 100
+	took := (r.DoneMicros - r.ReceivedMicros + grain - 1) / grain * grain
+	r.ReceivedMicros -= r.ReceivedMicros % grain
+	if r.DoneMicros != 0 {
+		r.DoneMicros = r.ReceivedMicros + took
 	}
-	x, ok, err := v.src.Increase(metric, m, w)
-	if _, _, err := optional[struct{}](metric, nil, err); err != nil && v.err == nil {
-		v.err = err
-	}
-	return x, ok && err == nil
 }
 
 // metricWindow is the load and one scrape more, so that the last seconds' work

@@ -45,6 +45,9 @@ type Meta struct {
 	// Settings are the --set values of the run, verbatim: what distinguishes
 	// it from the experiment file.
 	Settings []string `json:"settings,omitempty"`
+	// KeptMetrics are the only metrics in the recording, where it is a copy
+	// without the others.
+	KeptMetrics []string `json:"keptMetrics,omitempty"`
 	// Parent is the ID of the recording whose finding this run tries out.
 	Parent string `json:"parent,omitempty"`
 }

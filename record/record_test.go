@@ -488,7 +488,7 @@ func fullMeta() Meta {
 		Collectors: []Observer{{Name: "metrics", IntervalSeconds: 1, Samples: 100, CPUSeconds: 0.5, Note: "two tiers"}},
 		Gaps:       []Gap{{Collector: "requests", Subject: "requests", Reason: "no audit log", Start: at(1), End: at(2)}},
 		Access:     []Access{{What: "pods", Collector: "objects", Grant: "list, watch pods", Allowed: true, Adds: "stages"}},
-		LeftOut:    []string{"image pulls"},
+		LeftOut:    []string{"image pulls"}, KeptMetrics: []string{"up"},
 		Settings:   []string{"kube-scheduler.args.kube-api-qps=15", "etcd.env.ETCD_TOKEN=s3cr3t", "etcd.args.root-password=s3cr3t"},
 	}
 }

@@ -36,6 +36,7 @@ func Thin(r *Recording, dir string, metrics []string, request func(*Request)) (e
 			Gap{Collector: "stacks", Reason: "left out of this copy"},
 			Gap{Collector: "blockio", Reason: "left out of this copy"},
 			Gap{Collector: "metrics", Reason: fmt.Sprintf("only %d metrics are in this copy", len(metrics))})
+		m.KeptMetrics = metrics
 		m.Warnings = slices.Concat(m.Warnings, now.Warnings[min(len(m.Warnings), len(now.Warnings)):])
 		err = writeMeta(dir, m)
 	}()
@@ -79,6 +80,7 @@ func Thin(r *Recording, dir string, metrics []string, request func(*Request)) (e
 		at     time.Time
 		value  float64
 	}
+	steady, hasSteady := r.Steady()
 	var samples []sample
 	for _, name := range metrics {
 		series, err := r.Points(name, nil, Window{m.Started, m.Ended.Add(time.Second)})
@@ -86,6 +88,9 @@ func Thin(r *Recording, dir string, metrics []string, request func(*Request)) (e
 			return err
 		}
 		for _, s := range series {
+			if hasSteady && atRest(name, s.Points, steady.Start) {
+				continue
+			}
 			delete(s.Labels, "__name__")
 			for _, p := range s.Points {
 				samples = append(samples, sample{name, s.Labels, p.Time, p.Value})
@@ -98,6 +103,20 @@ func Thin(r *Recording, dir string, metrics []string, request func(*Request)) (e
 		w.AppendSample(s.name, s.labels, s.at, s.value)
 	}
 	return w.Err()
+}
+
+// atRest says that a counter was there before the load and never moved: in a copy
+// that names its metrics it is 0 without a series, too.
+func atRest(name string, ps []Point, load time.Time) bool {
+	if !strings.HasSuffix(name, "_total") && !strings.HasSuffix(name, "_count") && !strings.HasSuffix(name, "_sum") || !ps[0].Time.Before(load) {
+		return false
+	}
+	for _, p := range ps {
+		if p.Value != ps[0].Value {
+			return false
+		}
+	}
+	return true
 }
 
 // copyRows copies a table; one that was not recorded stays missing.

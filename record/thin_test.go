@@ -12,7 +12,7 @@ import (
 func TestThin(t *testing.T) {
 	dir := t.TempDir()
 	began := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
-	w, err := Create(filepath.Join(dir, "whole"), Meta{Name: "x", Started: began, Machine: Machine{Kernel: "6.1.0-17-amd64"}})
+	w, err := Create(filepath.Join(dir, "whole"), Meta{Name: "x", Started: began, Phases: []Phase{{Name: "load", Kind: PhaseSteady, Start: began.Add(2 * time.Second), End: began.Add(4 * time.Second)}}, Machine: Machine{Kernel: "6.1.0-17-amd64"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -24,6 +24,10 @@ func TestThin(t *testing.T) {
 	for i := range 5 {
 		at := began.Add(time.Duration(i) * time.Second)
 		w.AppendSample("kept_total", map[string]string{"component": "a"}, at, float64(i))
+		w.AppendSample("kept_total", map[string]string{"component": "a", "code": "at-rest"}, at, 7)
+		if i >= 3 { // its first value was counted under the load
+			w.AppendSample("kept_total", map[string]string{"component": "a", "code": "late"}, at, 7)
+		}
 		w.AppendSample("dropped_total", map[string]string{"component": "a"}, at, float64(i))
 	}
 	if err := w.Finish(StatusInterrupted, "because"); err != nil {
@@ -42,8 +46,17 @@ func TestThin(t *testing.T) {
 		t.Errorf("gaps %v, kernel %s", b.Gaps, b.Machine.Kernel)
 	}
 	window := Window{began, began.Add(4 * time.Second)}
-	if v, ok, err := thin.Increase("kept_total", nil, window); v != 4 || !ok || err != nil {
+	if v, ok, err := thin.Increase("kept_total", map[string]string{"code": ""}, window); v != 4 || !ok || err != nil {
 		t.Errorf("kept_total grew by %v, %v (%v)", v, ok, err)
+	}
+	if v, _, _ := thin.Increase("kept_total", map[string]string{"code": "late"}, window); v != 7 {
+		t.Errorf("what was first counted under the load is %v", v)
+	}
+	if _, ok, _ := thin.Increase("kept_total", map[string]string{"code": "at-rest"}, window); ok {
+		t.Error("a counter that never moved is there")
+	}
+	if len(b.KeptMetrics) != 1 {
+		t.Errorf("the copy does not name its metrics: %v", b.KeptMetrics)
 	}
 	if _, ok, _ := thin.Increase("dropped_total", nil, window); ok {
 		t.Error("dropped_total is still there")

@@ -82,7 +82,11 @@ func Verdict(d *diagnose.Diagnosis) string {
 	case !d.Valid:
 		return "Not valid."
 	case len(d.Findings) > 0:
-		return sentence(d.Findings[0].Summary)
+		f := d.Findings[0]
+		if f.Class == diagnose.Waste || f.Class == diagnose.Risk {
+			return "Nothing held it back. " + sentence(f.Summary)
+		}
+		return sentence(f.Summary)
 	case len(d.NotAssessed) > 0:
 		return fmt.Sprintf("Nothing found that held it back; %s could not be assessed.", plural(len(d.NotAssessed), "cause"))
 	}

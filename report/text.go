@@ -321,8 +321,19 @@ func (t *text) finding(i int, f diagnose.Finding) {
 	if f.Resource != "" {
 		where = append(where, f.Resource)
 	}
-	where = append(where, fmt.Sprintf("explains %.0f %% of the lost pod-seconds", 100*f.Explains))
+	if free := f.Class == diagnose.Waste || f.Class == diagnose.Risk; !free {
+		where = append(where, fmt.Sprintf("explains %.0f %% of the lost pod-seconds", 100*f.Explains))
+	}
+	if f.RequestShare > 0 {
+		where = append(where, fmt.Sprintf("and %.0f %% of what requests took too long", 100*f.RequestShare))
+	}
 	t.wrap("  ", "", t.paint(dim, strings.Join(where, ", ")))
+	if f.RequestShare > 0 {
+		t.wrap("  ", "suffered: ", f.Suffered)
+	}
+	if f.Cost != nil {
+		t.wrap("  ", "costs: ", f.Cost.String())
+	}
 	if f.CodePath != "" {
 		t.wrap("  ", "", t.paint(dim, f.CodePath))
 	}

@@ -63,8 +63,15 @@ type Kind struct {
 	First, Last         Event
 }
 
+// A Source is what is read of a recording; *record.Recording is one.
+type Source interface {
+	Meta() record.Meta
+	Logs() []string
+	Log(component string) (io.ReadCloser, error)
+}
+
 // Analyze reads the logs of a recording.
-func Analyze(rec *record.Recording, o Options) (*Analysis, error) {
+func Analyze(rec Source, o Options) (*Analysis, error) {
 	m := rec.Meta()
 	a := &analyzer{o: o, clock: Clock{Started: m.Started, Ended: m.Ended}}
 	if err := each(rec, o.Components, a.read); err != nil {
@@ -211,7 +218,7 @@ func (a *Analysis) In(w record.Window) []Kind {
 }
 
 // each opens the logs of the components that were asked for, or all.
-func each(rec *record.Recording, components []string, read func(io.Reader, string) error) error {
+func each(rec Source, components []string, read func(io.Reader, string) error) error {
 	names := rec.Logs()
 	if len(names) == 0 {
 		_, err := rec.Log("any component")
@@ -232,7 +239,7 @@ func each(rec *record.Recording, components []string, read func(io.Reader, strin
 		}
 		err = read(in, name)
 		if err = errors.Join(err, in.Close()); err != nil {
-			return fmt.Errorf("log of %s in %s: %w", name, rec.Dir(), err)
+			return fmt.Errorf("log of %s in recording %s: %w", name, rec.Meta().ID, err)
 		}
 	}
 	return nil

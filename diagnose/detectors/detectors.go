@@ -44,7 +44,10 @@ not assessed (and what is missing). A pod-second is explained once. Waiting meas
 10 % of the lost pod-seconds is ruled out in favour of what took them.
 
 **Lost** is what pods waited in a stage above what a healthy one takes: submit and accept 0.1 s, controller 0.5 s, queue + decide + bind 0.5 s together, start 1 s on simulated
-nodes (their declared p99) and 5 s on real ones, observe 0.1 s. Nothing is a bottleneck unless pods lost at least 10 % of their way and 0.5 s each.
+nodes (their declared p99) and 5 s on real ones, observe 0.1 s. Nothing is a bottleneck unless pods lost at least 10 % of their way and 0.5 s each, or
+requests on one object took longer than three times what they took at rest (50 ms at least; 100 ms where rest was not recorded), on average and in sum; the harness' own requests do not count.
+
+**Waste and risk** hold nobody up, or not yet. They need no symptom, stand for their own cost (requests, the API server's CPU, the client's) and come after what holds the run back.
 
 **Grades.** *proven*: a second run with the change moved the symptom as predicted (only ` + "`kubedyno prove`" + ` gives it). *confirmed*: two independent sources, at least 0.6 of the stage's loss, runner-up at most half, and the
 stage accounting adds up. *likely*: one source, at least 0.4. *possible*: worth a look. No grade carries a measured hit rate yet.

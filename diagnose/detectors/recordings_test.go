@@ -110,9 +110,18 @@ type asked struct {
 	t *testing.T
 }
 
-func (a asked) Increase(metric string, match map[string]string, w record.Window) (float64, bool, error) {
+func (a asked) listed(metric string) {
 	if !slices.Contains(diagnose.Metrics, metric) {
 		a.t.Errorf("a diagnosis reads %s, which is not in diagnose.Metrics", metric)
 	}
+}
+
+func (a asked) Points(metric string, match map[string]string, w record.Window) ([]record.Series, error) {
+	a.listed(metric)
+	return a.Recording.Points(metric, match, w)
+}
+
+func (a asked) Increase(metric string, match map[string]string, w record.Window) (float64, bool, error) {
+	a.listed(metric)
 	return a.Recording.Increase(metric, match, w)
 }

@@ -136,7 +136,17 @@ func Describe(d *diagnose.Diagnosis) string {
 		b.WriteString("nothing found\n")
 	}
 	for _, f := range d.Findings {
-		fmt.Fprintf(&b, "%s %s %s %s, %s, explains %.0f%%: %s\n", f.Class, f.Component, f.Stage, f.Resource, f.Grade, 100*f.Explains, f.Cause)
+		effect := fmt.Sprintf("explains %.0f%%", 100*f.Explains)
+		if f.RequestShare > 0 {
+			effect += fmt.Sprintf(" and %.0f%% of slow requests", 100*f.RequestShare)
+		}
+		if f.Class == diagnose.Waste || f.Class == diagnose.Risk {
+			effect = "costs nothing that is known"
+			if f.Cost != nil {
+				effect = "costs " + f.Cost.String()
+			}
+		}
+		fmt.Fprintf(&b, "%s %s, %s, %s: %s\n", f.Class, strings.Join(strings.Fields(f.Component+" "+f.Stage+" "+f.Resource), " "), f.Grade, effect, f.Cause)
 		if len(f.Advice.Set) > 0 {
 			fmt.Fprintf(&b, "  set %s\n", settings(f.Advice.Set))
 		}

@@ -43,6 +43,30 @@
 //	no events of audit              the audit policy leaves Events out
 //	seed 7                          another draw of the random delays
 //
+// Whatever a recording can hold besides, so that no cause needs words of its own:
+//
+//	metric kube-apiserver NAME{label=value,…} +12.5 rest 0.2/s
+//	                                what a counter grew by over the load, and a second before it;
+//	                                counters without a word are there and never counted
+//	gauge kube-apiserver NAME{label=value,…} 3..40 rest 2
+//	                                what a gauge showed, from the load's start to its end
+//	requests kubectl LIST pods 20/s each 5ms
+//	         code 409 30%           of them answered so; more than one is possible
+//	         names 5; users 3       how many objects, how many users (default: 1 user, no name)
+//	         in team-a              the namespace
+//	         rest 1/s each 2ms      before the load
+//	         metronome              at a constant rate, instead of by chance
+//	         from 5s to 9s          only then
+//	         query watch=1&…        what a LIST or WATCH asks for
+//	                                an agent with a role is written kube-controller-manager/job-controller
+//	log kube-apiserver 40 TEXT      so many lines, spread over the load (a line of its own)
+//	profile kube-apiserver 12s OUTER … INNER
+//	                                CPU-seconds of a stack
+//	flag kube-apiserver NAME=VALUE
+//	writes kube-apiserver 20MB/s    to storage
+//	delay etcd 0.4                  seconds a second that its threads waited for a CPU
+//	connections 50/s                accepted on the machine
+//
 // What is written is what the run looked like, not why: the detectors must
 // find the why.
 package diagnosetest

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/google/pprof/profile"
+
 	"github.com/kubedyno/kubedyno/diagnose"
 	"github.com/kubedyno/kubedyno/record"
 )
@@ -25,18 +27,35 @@ type Run struct {
 	machine   []record.MachineSample
 	counters  []counter
 	steady    record.Window
+	end       float64 // of the load, seconds
 	missing   map[string]bool
 
 	calibration *record.Calibration // nil: no healthy runs are known
+	logs        map[string]string
+	profiles    map[string]*profile.Profile
 }
 
+// A counter is a series: what a counter grew by evenly over the load and, a
+// second, before it; or, of a gauge, what it shows.
 type counter struct {
-	metric string
-	labels map[string]string
-	value  float64
+	metric   string
+	labels   map[string]string
+	value    float64
+	rest     float64
+	gauge    bool
+	from, to float64
 }
 
-var _ diagnose.Source = (*Run)(nil)
+// at is the series' value at a time.
+func (c counter) at(t, end float64) float64 {
+	if c.gauge {
+		if t < 0 {
+			return c.rest
+		}
+		return c.from + (c.to-c.from)*min(1, t/max(end, 1))
+	}
+	return c.rest*(min(t, 0)+settle) + c.value*min(1, max(0, t)/max(end, 1e-9))
+}
 
 // script is what the words of a case say.
 type script struct {
@@ -59,6 +78,15 @@ type script struct {
 	status                record.Status
 	no                    map[string]bool
 	seed                  uint64
+
+	series      []words            // metric and gauge
+	talks       []talk             // requests
+	lines       []line             // log
+	work        []work             // profile
+	written     map[string]float64 // bytes a second
+	delayed     map[string]float64 // share of the load
+	connections float64
+	flags       map[string][]string
 }
 
 type limit struct {
@@ -76,16 +104,25 @@ func Parse(text string) (*Run, error) {
 	s := script{
 		pods: 1500, deployments: 1, cores: 2, busy: -1,
 		controller: limit{qps: 20, burst: 30}, scheduler: limit{qps: 50, burst: 100},
-		decides: time.Millisecond, quotas: map[string]quota{}, status: record.StatusComplete, no: map[string]bool{}, seed: 1,
+		decides: time.Millisecond, quotas: map[string]quota{}, written: map[string]float64{}, delayed: map[string]float64{}, flags: map[string][]string{}, status: record.StatusComplete, no: map[string]bool{}, seed: 1,
 	}
 	var lines []string
 	for line := range strings.Lines(text) {
 		line, _, _ = strings.Cut(line, "#") // a comment may hold a semicolon
+		if strings.HasPrefix(line, "log ") {
+			lines = append(lines, line)
+			continue
+		}
 		lines = append(lines, strings.Split(line, ";")...)
 	}
 	for _, line := range lines {
 		words := strings.Fields(line)
 		if len(words) == 0 {
+			continue
+		}
+		if done, err := s.observe(words); err != nil {
+			return nil, fmt.Errorf("%q: %w", strings.TrimSpace(line), err)
+		} else if done {
 			continue
 		}
 		if err := s.say(words); err != nil {
@@ -434,7 +471,7 @@ func (s *script) simulate() *Run {
 			l[labels[i]] = labels[i+1]
 		}
 		if !s.no["metrics"] && !s.no["metrics of "+component] {
-			r.counters = append(r.counters, counter{metric, l, value})
+			r.counters = append(r.counters, counter{metric: metric, labels: l, value: value})
 		}
 	}
 	n := float64(len(order))
@@ -459,6 +496,8 @@ func (s *script) simulate() *Run {
 	count(diagnose.Hollow, "kubedyno_hollow_timer_lateness_seconds_sum", 2*n*(s.nodesLate.Seconds()+0.001))
 	count(diagnose.Hollow, "kubedyno_hollow_timer_lateness_seconds_count", 2*n)
 
+	r.end = end
+	s.observed(r)
 	s.processTables(r, end)
 	s.describe(r)
 	return r
@@ -483,7 +522,7 @@ func (s *script) processTables(r *Run, end float64) {
 	for t := -settle; t <= end+2; t++ {
 		load := min(max(t, 0), end)
 		total := idle*(t+settle) + load*(busy*float64(s.cores)*(1-s.others)-idle)
-		r.machine = append(r.machine, record.MachineSample{TimeMicros: micros(t), User: 0.7*total + others*(t+settle), System: 0.3 * total, Idle: (t+settle)*(float64(s.cores)-others) - total})
+		r.machine = append(r.machine, record.MachineSample{TimeMicros: micros(t), User: 0.7*total + others*(t+settle), System: 0.3 * total, Idle: (t+settle)*(float64(s.cores)-others) - total, TCPOpensPassive: int64(s.connections * load)})
 		for i, x := range shares {
 			cpu := x.share * total
 			row := record.ProcessSample{TimeMicros: micros(t), PID: int32(100 + i), StartMicros: micros(-60), Component: x.component, Command: x.component, RunDelaySeconds: -1, ThrottledSeconds: -1, ThrottledPeriods: -1, Periods: -1}
@@ -494,6 +533,10 @@ func (s *script) processTables(r *Run, end float64) {
 				row.ThrottledSeconds = 0.08 * 10 * load * q.stopped
 			}
 			row.UserSeconds, row.SystemSeconds = 0.7*cpu, 0.3*cpu
+			row.WriteBytes = int64(s.written[x.component] * load)
+			if share, ok := s.delayed[x.component]; ok {
+				row.RunDelaySeconds = share * load
+			}
 			r.processes = append(r.processes, row)
 		}
 	}
@@ -516,6 +559,7 @@ func (s *script) describe(r *Run) {
 	}
 	for _, x := range shares {
 		c := record.Component{Name: x.component, Instance: x.component + "-1", Args: []string{"--v=2"}, Harness: strings.HasPrefix(x.component, "kubedyno"), CPU: s.quotas[x.component].cores}
+		c.Args = append(c.Args, s.flags[x.component]...)
 		switch x.component {
 		case diagnose.ControllerManager:
 			c.Args = append(c.Args, flags(s.controller)...)
@@ -584,18 +628,39 @@ func table[T any](r *Run, name string, rows []T) ([]T, error) {
 	return slices.Clone(rows), nil
 }
 
-// Increase is the whole of the matching counters, whatever the window: the
-// simulated components count nothing outside the load.
-func (r *Run) Increase(metric string, match map[string]string, _ record.Window) (value float64, ok bool, err error) {
+// Increase is what the matching counters grew by in the window.
+func (r *Run) Increase(metric string, match map[string]string, w record.Window) (value float64, ok bool, err error) {
 	for _, c := range r.counters {
 		if c.metric != metric || !matches(c.labels, match) {
 			continue
 		}
-		value += c.value
+		value += c.at(seconds(w.End), r.end) - c.at(max(-settle, seconds(w.Start)), r.end)
 		ok = true
 	}
 	return value, ok, nil
 }
+
+// Points are one a second, from the time at rest to a scrape after the load.
+func (r *Run) Points(metric string, match map[string]string, w record.Window) ([]record.Series, error) {
+	var all []record.Series
+	for _, c := range r.counters {
+		if c.metric != metric || !matches(c.labels, match) {
+			continue
+		}
+		s := record.Series{Labels: c.labels}
+		for t := -settle; t < r.end+6; t++ {
+			if at := time.UnixMicro(micros(t)); w.Contains(at) {
+				s.Points = append(s.Points, record.Point{Time: at, Value: c.at(t, r.end)})
+			}
+		}
+		if len(s.Points) > 0 {
+			all = append(all, s)
+		}
+	}
+	return all, nil
+}
+
+func seconds(t time.Time) float64 { return t.Sub(epoch).Seconds() }
 
 func matches(labels, match map[string]string) bool {
 	for k, want := range match {

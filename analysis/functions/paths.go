@@ -1,0 +1,159 @@
+package functions
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/google/pprof/profile"
+
+	"github.com/kubedyno/kubedyno/record"
+)
+
+// A path says what a component was doing for whom: which handler of the API
+// server, which loop of etcd or the scheduler a stack came through. Classes say
+// what the innermost function does; a path is looked for in all of a stack.
+type path struct {
+	name     string
+	patterns []string // anywhere in a function's name
+}
+
+// Paths that detectors ask for.
+const (
+	PathList      = "LIST"
+	PathWatch     = "watch"
+	PathHandshake = "TLS handshakes"
+	PathAdmission = "admission"
+	PathPolicy    = "admission policies"
+	PathAudit     = "audit"
+	PathAuthz     = "authorization"
+	PathLogging   = "logging"
+	PathOpenAPI   = "OpenAPI"
+	PathEncrypt   = "encryption at rest"
+	PathMetrics   = "metrics"
+	PathGC        = "garbage collection"
+	PathSpin      = "idle spinning"
+)
+
+// pathRules are tried in turn, so that a part of a request comes before the
+// request. Names are those of Kubernetes v1.36 and etcd v3.6.
+var pathRules = []path{
+	{PathSpin, []string{"runtime.findRunnable", "runtime.stealWork"}},
+	{PathGC, []string{"runtime.gcBgMarkWorker", "runtime.gcAssistAlloc", "runtime.bgsweep", "runtime.bgscavenge"}},
+	{PathHandshake, []string{"crypto/tls.(*Conn).serverHandshake", "crypto/tls.(*Conn).clientHandshake"}},
+	{PathMetrics, []string{"promhttp.", "prometheus.(*Registry).Gather"}},
+	{PathLogging, []string{"k8s.io/klog", "server/httplog.(*respLogger).Log", "go.uber.org/zap."}},
+	{PathAudit, []string{"apiserver/pkg/audit.", "apiserver/plugin/pkg/audit/", "filters.processAuditEvent", "filters.(*auditResponseWriter).processCode"}},
+	{PathOpenAPI, []string{"kube-openapi/pkg/builder", "kube-openapi/pkg/aggregator", "apiextensions-apiserver/pkg/controller/openapi"}},
+	{PathAuthz, []string{"rbac.(*RBACAuthorizer).Authorize", "node.(*NodeAuthorizer).Authorize", "filters.withAuthorization", "webhook.(*WebhookAuthorizer)"}},
+	{PathPolicy, []string{"admission/plugin/policy", "cel-go"}},
+	{PathAdmission, []string{"webhook/mutating.(*mutatingDispatcher).Dispatch", "webhook/validating.(*validatingDispatcher).Dispatch"}},
+	{PathEncrypt, []string{"storage/value/encrypt", "storage/value.(*prefixTransformers)"}},
+	{PathList, []string{"endpoints.restfulListResource", "handlers.ListResource"}},
+	{PathWatch, []string{"handlers.(*WatchServer).HandleHTTP", "handlers.(*watchEncoder).doEncode", "cacher.(*cacheWatcher).process", "cacher.(*cacheWatcher).convertToWatchEvent", "handlers.serveWatch"}},
+	{"watch cache", []string{"cacher.(*Cacher).dispatchEvents", "cacher.(*watchCache).processEvent", "etcd3.(*watchChan)."}},
+	{"GET", []string{"endpoints.restfulGetResource", "handlers.GetResource"}},
+	{"CREATE", []string{"endpoints.restfulCreateResource", "endpoints.restfulCreateNamedResource", "handlers.createHandler"}},
+	{"PATCH", []string{"endpoints.restfulPatchResource", "handlers.PatchResource"}},
+	{"UPDATE", []string{"endpoints.restfulUpdateResource", "handlers.UpdateResource"}},
+	{"DELETE", []string{"endpoints.restfulDeleteResource", "endpoints.restfulDeleteCollection", "handlers.DeleteResource", "handlers.DeleteCollection"}},
+	{"etcd compaction", []string{"mvcc.(*store).scheduleCompaction", "mvcc.(*treeIndex).Compact"}},
+	{"etcd watch", []string{"mvcc.(*watchableStore).notify", "mvcc.(*watchableStore).syncWatchers"}},
+	{"etcd commit", []string{"bbolt.(*Tx).Commit", "bbolt.(*node).spill", "bbolt.(*node).rebalance"}},
+	{"etcd defragmentation", []string{"backend.(*backend).defrag"}},
+	{"etcd range", []string{"mvcc.(*treeIndex).Revisions", "etcdserver.(*EtcdServer).Range", "txn.executeRange", "txn.Range"}},
+	{"etcd apply", []string{"etcdserver.(*EtcdServer).applyEntries", "etcdserver.(*EtcdServer).applyAll"}},
+	{"scheduler preemption", []string{"preemption.(*Evaluator)", "preemption.DryRunPreemption"}},
+	{"scheduler topology spread", []string{"podtopologyspread."}},
+	{"scheduler pod affinity", []string{"interpodaffinity."}},
+	{"scheduler filter", []string{"findNodesThatPassFilters", "findNodesThatFitPod"}},
+	{"scheduler score", []string{"scheduler.prioritizeNodes"}},
+	{"scheduler snapshot", []string{"cache.(*cacheImpl).UpdateSnapshot"}},
+	{"scheduler queue", []string{"queue.(*PriorityQueue)."}},
+	{"scheduler cycle", []string{"scheduler.(*Scheduler).schedulePod"}},
+}
+
+// Path is what a stack was done for; Other where no frame says.
+func Path(functions []string) string {
+	for _, p := range pathRules {
+		for _, pattern := range p.patterns {
+			for _, f := range functions {
+				if strings.Contains(f, pattern) {
+					return p.name
+				}
+			}
+		}
+	}
+	return Other
+}
+
+// Spending is one component's CPU by path, scaled to the whole of the phases
+// that its profiles looked at; idle spinning is left out.
+type Spending struct {
+	Seconds float64
+	By      map[string]float64
+}
+
+// profiled is what PathsOf reads of a recording.
+type profiled interface {
+	Meta() record.Meta
+	Profiles() []record.ProfileRef
+	ReadProfile(ref record.ProfileRef) (*profile.Profile, error)
+}
+
+// PathsOf adds up a component's CPU profiles that in accepts. Without any the
+// error wraps record.ErrMissing.
+func PathsOf(rec profiled, component string, in func(record.ProfileRef) bool) (*Spending, error) {
+	windows := map[string]record.Window{}
+	for _, p := range rec.Meta().Phases {
+		windows[p.Name] = p.Window()
+	}
+	var s *Spending
+	for _, ref := range rec.Profiles() {
+		if ref.Kind != CPU || ref.Component != component || !in(ref) {
+			continue
+		}
+		p, err := rec.ReadProfile(ref)
+		if err != nil {
+			return nil, err
+		}
+		if s == nil {
+			s = &Spending{By: map[string]float64{}}
+		}
+		scale := Cover{Window: windows[ref.Phase], CoveredSeconds: float64(p.DurationNanos) / 1e9}.Scale()
+		s.add(p, scale)
+	}
+	if s == nil {
+		return nil, fmt.Errorf("CPU profiles of %s: %w", component, record.ErrMissing)
+	}
+	return s, nil
+}
+
+func (s *Spending) add(p *profile.Profile, scale float64) {
+	column := -1
+	for i, t := range p.SampleType {
+		if t.Type == "cpu" {
+			column = i
+		}
+	}
+	if column < 0 {
+		return
+	}
+	var names []string
+	for _, sample := range p.Sample {
+		names = names[:0]
+		for _, l := range sample.Location {
+			for _, line := range l.Line {
+				if line.Function != nil {
+					names = append(names, line.Function.Name)
+				}
+			}
+		}
+		x := float64(sample.Value[column]) / 1e9 * scale
+		path := Path(names)
+		if path == PathSpin {
+			continue
+		}
+		s.Seconds += x
+		s.By[path] += x
+	}
+}

@@ -1,0 +1,25 @@
+package functions
+
+import "testing"
+
+func TestPath(t *testing.T) {
+	for _, c := range []struct {
+		want  string
+		stack []string // innermost first
+	}{
+		{PathList, []string{"encoding/json.Marshal", "k8s.io/apiserver/pkg/endpoints/handlers.ListResource.func1", "k8s.io/apiserver/pkg/endpoints.restfulListResource.func1"}},
+		{"CREATE", []string{"runtime.mallocgc", "k8s.io/apiserver/pkg/endpoints/handlers.createHandler.func1"}},
+		{PathPolicy, []string{"github.com/google/cel-go/interpreter.(*evalAnd).Eval", "k8s.io/apiserver/pkg/endpoints/handlers.createHandler.func1"}},
+		{PathGC, []string{"runtime.scanobject", "runtime.gcAssistAlloc", "k8s.io/apiserver/pkg/endpoints/handlers.ListResource.func1"}},
+		{PathHandshake, []string{"crypto/internal/fips140/nistec.p256Mul", "crypto/tls.(*Conn).serverHandshake"}},
+		{PathLogging, []string{"fmt.Fprintf", "k8s.io/klog/v2.(*loggingT).printS", "k8s.io/apiserver/pkg/endpoints/handlers.ListResource.func1"}},
+		{"etcd apply", []string{"runtime.memmove", "go.etcd.io/etcd/server/v3/etcdserver.(*EtcdServer).applyEntries"}},
+		{"scheduler topology spread", []string{"k8s.io/kubernetes/pkg/scheduler/framework/plugins/podtopologyspread.countPodsMatchSelector", "k8s.io/kubernetes/pkg/scheduler.(*Scheduler).schedulePod"}},
+		{PathSpin, []string{"runtime.stealWork", "runtime.findRunnable", "runtime.mcall"}},
+		{Other, []string{"main.main"}},
+	} {
+		if got := Path(c.stack); got != c.want {
+			t.Errorf("%v is %q, want %q", c.stack, got, c.want)
+		}
+	}
+}

@@ -1,0 +1,93 @@
+package diagnose
+
+import (
+	"fmt"
+	"strings"
+)
+
+// Cost is what something costs that need not hold anybody up: of waste and risk
+// it is all there is to say. Nulls are unknown.
+type Cost struct {
+	RequestsPerSecond float64  `json:"requestsPerSecond"`
+	RequestShare      float64  `json:"requestShare"`     // of all requests to the API server, the harness' and watches left out
+	BusyShare         *float64 `json:"busyShare"`        // of the time that these requests took
+	ServerCPUSeconds  *float64 `json:"serverCpuSeconds"` // of the API server, in the load
+	ServerCPUShare    *float64 `json:"serverCpuShare"`
+	// Measured says that ServerCPU is what profiles found; else it is the
+	// API server's CPU shared out by the time that requests took.
+	Measured         bool     `json:"measured"`
+	ClientCPUSeconds *float64 `json:"clientCpuSeconds"` // of the client itself, where it ran here
+}
+
+// share is what findings without a symptom are ranked by.
+func (c *Cost) share() float64 {
+	if c == nil {
+		return 0
+	}
+	s := c.RequestShare
+	if c.BusyShare != nil {
+		s = max(s, *c.BusyShare)
+	}
+	if c.ServerCPUShare != nil {
+		s = max(s, *c.ServerCPUShare)
+	}
+	return s
+}
+
+// String says it in words.
+func (c *Cost) String() string {
+	parts := []string{fmt.Sprintf("%.3g requests/s, %.0f %% of all that the API server answers", c.RequestsPerSecond, 100*c.RequestShare)}
+	if c.ServerCPUSeconds != nil && c.ServerCPUShare != nil {
+		about := "about "
+		if c.Measured {
+			about = ""
+		}
+		parts = append(parts, fmt.Sprintf("%s%.2g CPU-seconds of the API server (%.0f %% of its CPU)", about, *c.ServerCPUSeconds, 100**c.ServerCPUShare))
+	}
+	if c.ClientCPUSeconds != nil {
+		parts = append(parts, fmt.Sprintf("%.2g CPU-seconds of the client", *c.ClientCPUSeconds))
+	}
+	return strings.Join(parts, ", ")
+}
+
+// CostOf is what talks cost. path is the class of work that the API server's
+// profile is asked for, where one class is only theirs; "" where none is.
+func (v *View) CostOf(talks []Talk, path string) *Cost {
+	c := &Cost{}
+	n, took := 0, 0.0
+	agents := map[string]bool{}
+	for _, t := range talks {
+		n += t.Count
+		agents[t.Agent] = true
+		if t.Seconds > 0 && !t.Long {
+			took += t.Seconds
+		}
+	}
+	if v.Span() > 0 {
+		c.RequestsPerSecond = float64(n) / v.Span()
+	}
+	if all := v.Answered(); all > 0 {
+		c.RequestShare = min(1, float64(n)/float64(all))
+	}
+	if all := v.AnsweredSeconds(); all > 0 {
+		share := min(1, took/all)
+		c.BusyShare = &share
+	}
+	cpu, ok := v.CPU(APIServer, v.Load)
+	if spent, has := v.Work(APIServer, path); path != "" && has {
+		c.Measured = true
+		c.ServerCPUSeconds, c.ServerCPUShare = &spent.CPUSeconds, &spent.Share
+	} else if ok && c.BusyShare != nil {
+		s := cpu * *c.BusyShare
+		c.ServerCPUSeconds, c.ServerCPUShare = &s, c.BusyShare
+	}
+	for agent := range agents {
+		program, _, _ := strings.Cut(agent, " ")
+		for _, component := range []string{program, "client:" + program} {
+			if x, ok := v.CPU(component, v.Load); ok && len(agents) == 1 {
+				c.ClientCPUSeconds = &x
+			}
+		}
+	}
+	return c
+}

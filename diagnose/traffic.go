@@ -1,0 +1,330 @@
+package diagnose
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/kubedyno/kubedyno/analysis/requests"
+	"github.com/kubedyno/kubedyno/record"
+	"github.com/kubedyno/kubedyno/stat"
+)
+
+// A Talk is all requests of one kind that one client sent during the load.
+type Talk struct {
+	// Agent is the user agent's short form, analysis/requests.Agent.
+	Agent       string
+	Verb, Group string
+	Resource    string // with its subresource: pods/status
+	Harness     bool   // ours
+	Long        bool   // takes as long as the client wants, as watches: its time is no cost
+
+	Count   int
+	Seconds float64 // summed over the requests; -1 unknown
+	Mean    float64 // seconds; -1 unknown
+	Codes   map[int32]int
+	// Names is how many objects they were about, -1 where names were not
+	// recorded; Users how many users sent them.
+	Names, Users int
+	// Busiest is the object that most of them were about.
+	Busiest      string
+	BusiestCount int
+	// Times are of receipt, in seconds since Load.Start.
+	Times []float64
+	// RestRate is how many came in a second before the load; -1 unknown.
+	RestRate float64
+}
+
+// Rate is requests per second of the load.
+func (t Talk) Rate(v *View) float64 {
+	if v.Span() <= 0 {
+		return 0
+	}
+	return float64(t.Count) / v.Span()
+}
+
+// Share is which part of the requests was answered with a code.
+func (t Talk) Share(code int32) float64 {
+	if t.Count == 0 {
+		return 0
+	}
+	return float64(t.Codes[code]) / float64(t.Count)
+}
+
+// Succeeded is how many were answered with a code below 400.
+func (t Talk) Succeeded() (n int) {
+	for code, k := range t.Codes {
+		if code < 400 {
+			n += k
+		}
+	}
+	return n
+}
+
+// CV is how much the gaps between the requests vary: 0 is a metronome, 1 is
+// chance. ok is false below three requests.
+func (t Talk) CV() (float64, bool) { return stat.InterArrivalCV(t.Times) }
+
+// Writes says whether they change objects.
+func (t Talk) Writes() bool { return writes(t.Verb) }
+
+func writes(verb string) bool {
+	switch verb {
+	case "create", "update", "patch", "delete", "deletecollection":
+		return true
+	}
+	return false
+}
+
+// What is how people would call them: "LIST pods".
+func (t Talk) What() string {
+	return strings.ToUpper(t.Verb) + " " + cmp.Or(t.Resource, "of no resource")
+}
+
+// harnessAgent says whether a user agent is of the harness. kubedyno-csi stands
+// for a user's own sidecars.
+func harnessAgent(agent string) bool {
+	program, _, _ := strings.Cut(agent, "/")
+	return program == Self || strings.HasPrefix(program, Self+"-") && program != "kubedyno-csi"
+}
+
+func resourceOf(r *record.Request) string {
+	if r.Subresource == "" {
+		return r.Resource
+	}
+	return r.Resource + "/" + r.Subresource
+}
+
+type talkKey struct {
+	agent, verb, group, resource string
+	long                         bool
+}
+
+func keyOf(r *record.Request) talkKey {
+	return talkKey{requests.Agent(r.UserAgent), r.Verb, r.Group, resourceOf(r), requests.LongRunning(r)}
+}
+
+// accountRequests sums the requests up, once. all are those of the whole
+// recording: what a client read before tells a first list from a relist.
+func (v *View) accountRequests(all []record.Request) {
+	if !v.HasRequests {
+		return
+	}
+	type gathered struct {
+		talk         *Talk
+		names, users map[string]int
+		timed        bool
+	}
+	by := map[talkKey]*gathered{}
+	for i := range v.Requests {
+		r := &v.Requests[i]
+		k := keyOf(r)
+		g := by[k]
+		if g == nil {
+			g = &gathered{talk: &Talk{Agent: k.agent, Verb: k.verb, Group: k.group, Resource: k.resource, Long: k.long, Harness: harnessAgent(r.UserAgent), Codes: map[int32]int{}},
+				names: map[string]int{}, users: map[string]int{}}
+			by[k] = g
+		}
+		t := g.talk
+		t.Count++
+		t.Codes[r.Code]++
+		t.Times = append(t.Times, v.sec(r.ReceivedMicros))
+		if took := r.DoneMicros - r.ReceivedMicros; took > 0 && r.DoneMicros != 0 {
+			t.Seconds += float64(took) / 1e6
+			g.timed = true
+		}
+		if r.Name != "" {
+			g.names[r.Namespace+"/"+r.Name]++
+		}
+		if r.User != "" {
+			g.users[r.User]++
+		}
+	}
+	rest := map[talkKey]int{}
+	for i := range v.RestRequests {
+		rest[keyOf(&v.RestRequests[i])]++
+	}
+	for k, g := range by {
+		t := g.talk
+		t.Names, t.Users, t.Mean, t.RestRate = -1, len(g.users), -1, -1
+		if len(g.names) > 0 {
+			t.Names = len(g.names)
+			for _, name := range slices.Sorted(maps.Keys(g.names)) {
+				if n := g.names[name]; n > t.BusiestCount {
+					t.Busiest, t.BusiestCount = name, n
+				}
+			}
+		}
+		if g.timed {
+			t.Mean = t.Seconds / float64(t.Count)
+		} else {
+			t.Seconds = -1
+		}
+		if s := v.Rest.Seconds(); s > 0 {
+			t.RestRate = float64(rest[k]) / s
+		}
+		v.Talks = append(v.Talks, *t)
+	}
+	slices.SortFunc(v.Talks, func(a, b Talk) int {
+		return cmp.Or(cmp.Compare(b.Count, a.Count), strings.Compare(a.Agent, b.Agent), strings.Compare(a.Verb, b.Verb), strings.Compare(a.Resource, b.Resource), strings.Compare(a.Group, b.Group))
+	})
+	lists := requests.NewLists()
+	lists.From = v.Load.Start.UnixMicro()
+	end := v.Load.End.UnixMicro()
+	for i := range all {
+		if r := &all[i]; r.ReceivedMicros <= end && !harnessAgent(r.UserAgent) {
+			lists.Add(r)
+		}
+	}
+	if !lists.Blind() {
+		v.Lists = lists.Rows()
+	}
+	v.API = v.service()
+}
+
+// TalksOf are the talks that fit, the most frequent first.
+func (v *View) TalksOf(fits func(*Talk) bool) []Talk {
+	var ts []Talk
+	for i := range v.Talks {
+		if fits(&v.Talks[i]) {
+			ts = append(ts, v.Talks[i])
+		}
+	}
+	return ts
+}
+
+// Answered is how many requests the API server answered during the load, long
+// ones and the harness' own left out.
+func (v *View) Answered() (n int) {
+	for _, t := range v.Talks {
+		if !t.Harness && !t.Long {
+			n += t.Count
+		}
+	}
+	return n
+}
+
+// AnsweredSeconds is how long these took together, by the server's clock; their
+// mean number at a time is that by Span.
+func (v *View) AnsweredSeconds() (s float64) {
+	for _, t := range v.Talks {
+		if !t.Harness && !t.Long && t.Seconds > 0 {
+			s += t.Seconds
+		}
+	}
+	return s
+}
+
+// UpdatesPerWrite is how often the API server changed a resource in etcd for
+// each update or patch of it that succeeded. Below 1, writes changed nothing and
+// were not stored; above, the API server itself had to try again. writes is how
+// many there were. ok is false without the API server's metrics, or without
+// writes.
+func (v *View) UpdatesPerWrite(resource string) (ratio, writes float64, ok bool) {
+	updates, okU := v.Increase(APIServer, "etcd_requests_total", Labels{"operation": "update", "resource": resource})
+	writes, okW := v.Increase(APIServer, "apiserver_request_total", Labels{"verb": "~PUT|PATCH|APPLY", "resource": resource, "code": "~2.."})
+	if !okU || !okW || writes <= 0 {
+		return 0, 0, false
+	}
+	return updates / writes, writes, true
+}
+
+// A Service is how requests fared: those on one object, which users wait for.
+// The harness' own, long ones and the components' own leases are left out.
+type Service struct {
+	N         int
+	Mean, P99 float64 // seconds, during the load; P99 -1 below 100 requests
+	RestN     int
+	RestMean  float64 // before it; -1 unknown
+	// LostSeconds is the requests' time above what is usual: three times what it
+	// was at rest, and 50 ms at least (100 ms where rest was not recorded).
+	LostSeconds float64
+	Usual       float64
+}
+
+const (
+	// usualFactor and usualLeast are above what a busy, healthy API server
+	// shows beside an idle one: 2-5 ms at rest, 20 ms at 150 pods/s on 2 cores.
+	usualFactor  = 3.0
+	usualLeast   = 0.05
+	usualUnknown = 0.1
+	// slowN is how many requests say that an API server is slow.
+	slowN = 20
+	// slowShare is the share of the requests' time that must be above the usual.
+	slowShare = 0.3
+)
+
+// Slow says whether the API server's answers were slow, whatever pods did.
+func (s Service) Slow() bool {
+	return s.N >= slowN && s.LostSeconds >= slowShare*s.Mean*float64(s.N) && s.Mean > s.Usual
+}
+
+// String says it in words.
+func (s Service) String() string {
+	text := fmt.Sprintf("a request on one object took %s on average", ms(s.Mean))
+	if s.P99 >= 0 {
+		text += fmt.Sprintf(" (p99 %s, n=%d)", ms(s.P99), s.N)
+	}
+	if s.RestMean >= 0 {
+		text += fmt.Sprintf(", %s at rest", ms(s.RestMean))
+	}
+	return text
+}
+
+func ms(s float64) string {
+	if s >= 1 {
+		return fmt.Sprintf("%.1f s", s)
+	}
+	return fmt.Sprintf("%.0f ms", 1000*s)
+}
+
+func (v *View) service() Service {
+	took := func(rs []record.Request) (xs []float64) {
+		for i := range rs {
+			r := &rs[i]
+			if harnessAgent(r.UserAgent) || requests.LongRunning(r) || r.Verb == "list" || r.Resource == "" || r.Resource == "leases" || r.DoneMicros <= r.ReceivedMicros {
+				continue
+			}
+			xs = append(xs, float64(r.DoneMicros-r.ReceivedMicros)/1e6)
+		}
+		return xs
+	}
+	xs, rest := took(v.Requests), took(v.RestRequests)
+	s := Service{N: len(xs), P99: -1, RestN: len(rest), RestMean: -1, Usual: usualUnknown}
+	if len(rest) > 0 {
+		s.RestMean = stat.Mean(rest)
+		s.Usual = max(usualLeast, usualFactor*s.RestMean)
+	}
+	if len(xs) == 0 {
+		return s
+	}
+	s.Mean = stat.Mean(xs)
+	if q, ok := stat.Quantile(xs, 0.99); ok {
+		s.P99 = q
+	}
+	for _, x := range xs {
+		s.LostSeconds += max(0, x-s.Usual)
+	}
+	return s
+}
+
+// Suffers says in words what the run suffered from: pods that waited, requests
+// that took long. ok is false where nothing did.
+func (v *View) Suffers() (text string, ok bool) {
+	if v.Symptom() {
+		stage := ""
+		if lost := v.LostStages(); len(lost) > 0 {
+			stage = ", most of it in stage " + lost[0].Name
+		}
+		text = fmt.Sprintf("pods lost %.0f of %.0f pod-seconds%s", v.Lost.PodSeconds, v.Lost.TotalPodSeconds, stage)
+	}
+	if v.API.Slow() {
+		if text != "" {
+			text += "; "
+		}
+		text += v.API.String()
+	}
+	return text, text != ""
+}
