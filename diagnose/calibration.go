@@ -16,10 +16,14 @@ import (
 //   - stage/NAME: seconds that a pod waits in a stage;
 //   - demand/NAME: seconds of a resource that a pod takes, idle consumption
 //     taken out (of a limiter: requests);
+//   - work/COMPONENT/PATH: CPU-seconds of a kind of work for a pod, by profiles;
 //   - rest/COMPONENT: CPUs that a component keeps busy before the load.
 //
 // What could not be measured is not among them.
 func (v *View) Features() map[string]float64 {
+	if v.features != nil {
+		return v.features
+	}
 	f := map[string]float64{}
 	n := float64(v.Arrived())
 	if n > 0 && v.Span() > 0 && !v.Observed {
@@ -36,6 +40,14 @@ func (v *View) Features() map[string]float64 {
 	for component, cpus := range v.idle {
 		f["rest/"+component] = cpus
 	}
+	if n > 0 && !v.Observed {
+		for _, component := range v.Components() {
+			for path, s := range v.Works(component) {
+				f["work/"+component+"/"+path] = s.PerPod
+			}
+		}
+	}
+	v.features = f
 	return f
 }
 

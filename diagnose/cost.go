@@ -34,8 +34,25 @@ func (c *Cost) share() float64 {
 	return s
 }
 
+// cpu is all the CPU-seconds that are known of it.
+func (c *Cost) cpu() (s float64) {
+	if c == nil {
+		return 0
+	}
+	if c.ServerCPUSeconds != nil {
+		s += *c.ServerCPUSeconds
+	}
+	if c.ClientCPUSeconds != nil {
+		s += *c.ClientCPUSeconds
+	}
+	return s
+}
+
 // String says it in words.
 func (c *Cost) String() string {
+	if c.RequestsPerSecond == 0 && c.ClientCPUSeconds != nil {
+		return fmt.Sprintf("%.2g CPU-seconds", *c.ClientCPUSeconds)
+	}
 	parts := []string{fmt.Sprintf("%.3g requests/s, %.0f %% of all that the API server answers", c.RequestsPerSecond, 100*c.RequestShare)}
 	if c.ServerCPUSeconds != nil && c.ServerCPUShare != nil {
 		about := "about "

@@ -173,7 +173,15 @@ func settle(v *View, found []Finding) (kept []Finding, dropped []Clear) {
 			}
 			return 1
 		}
-		return cmp.Or(cmp.Compare(b.Explains, a.Explains), cmp.Compare(b.RequestShare, a.RequestShare), cmp.Compare(b.Cost.share(), a.Cost.share()))
+		// A full resource is no cause where something can be named that fills it
+		// for nothing.
+		if x, y := a.fills(), b.fills(); x != y && (a.Class == Capacity || b.Class == Capacity) {
+			if x {
+				return -1
+			}
+			return 1
+		}
+		return cmp.Or(cmp.Compare(b.Explains, a.Explains), cmp.Compare(b.RequestShare, a.RequestShare), cmp.Compare(b.Cost.cpu(), a.Cost.cpu()), cmp.Compare(b.Cost.share(), a.Cost.share()))
 	})
 	for i := range kept {
 		kept[i].Grade = grade(v, kept, i)
@@ -184,6 +192,13 @@ func settle(v *View, found []Finding) (kept []Finding, dropped []Clear) {
 // free says that a finding holds nobody up and so needs no symptom: it stands
 // for its own cost, behind those that do.
 func (f *Finding) free() bool { return f.Class == Waste || f.Class == Risk }
+
+// filling is the share of the lost time from which what fills a resource comes
+// before its being full: a tenth more or less is what runs differ by.
+const filling = 0.15
+
+// fills says whether the finding is why a resource at capacity is full.
+func (f *Finding) fills() bool { return f.Consumes && f.Explains >= filling }
 
 func strongest(fs []Finding) *Finding {
 	var best *Finding

@@ -213,6 +213,9 @@ type Finding struct {
 	// Direct claims were measured at the cause itself and cannot stem from
 	// anything upstream: waiting in a limiter, say. They are settled first.
 	Direct bool `json:"-"`
+	// Consumes says that the work of this cause is part of what fills a resource
+	// that is at capacity: the cause is what can be changed about it.
+	Consumes bool `json:"-"`
 	// Sources counts independent sources of evidence, for the grade.
 	Sources int `json:"-"`
 	// Invalidates makes the run's numbers unusable.

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/kubedyno/kubedyno/analysis/spikes"
 	"github.com/kubedyno/kubedyno/record"
 	"github.com/kubedyno/kubedyno/stat"
 )
@@ -26,21 +27,23 @@ func (v *View) groupProcesses(samples []record.ProcessSample) {
 	byID := map[id][]record.ProcessSample{}
 	var order []id
 	for _, s := range samples {
-		if s.Component == "" {
-			continue
-		}
 		k := id{s.Component, s.PID, s.StartMicros}
 		if byID[k] == nil {
 			order = append(order, k)
 		}
 		byID[k] = append(byID[k], s)
 	}
-	v.processes = map[string][]process{}
+	v.processes, v.others = map[string][]process{}, map[string][]process{}
 	for _, k := range order {
 		ss := byID[k]
 		slices.SortFunc(ss, func(a, b record.ProcessSample) int {
 			return int(min(max(a.TimeMicros-b.TimeMicros, -1), 1))
 		})
+		if k.component == "" {
+			name := spikes.Normal(ss[len(ss)-1].Command)
+			v.others[name] = append(v.others[name], process{ss})
+			continue
+		}
 		v.processes[k.component] = append(v.processes[k.component], process{ss})
 	}
 }

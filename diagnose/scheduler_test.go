@@ -48,6 +48,7 @@ func (b *bound) Points(string, map[string]string, record.Window) ([]record.Serie
 	return nil, record.ErrMissing
 }
 func (b *bound) Objects() ([]record.ObjectChange, error)   { return nil, record.ErrMissing }
+func (b *bound) Exits() ([]record.ProcessExit, error)      { return nil, record.ErrMissing }
 func (b *bound) Calibration() (*record.Calibration, error) { return nil, record.ErrMissing }
 func (b *bound) Steady() (record.Window, bool)             { return b.meta.Phases[0].Window(), true }
 func (b *bound) Increase(metric string, match map[string]string, _ record.Window) (float64, bool, error) {

@@ -98,6 +98,7 @@ func (v *View) accountSlopes() {
 	if cut == nil || v.Observed {
 		return
 	}
+	v.SlopesAssessed = true
 	var all []Slope
 	var ps []float64
 	try := func(s Slope, of func(slopeWindow) (float64, bool)) {

@@ -18,6 +18,7 @@ type Source interface {
 	Pods() ([]record.Pod, error)
 	Operations() ([]record.Operation, error)
 	Processes() ([]record.ProcessSample, error)
+	Exits() ([]record.ProcessExit, error)
 	MachineSamples() ([]record.MachineSample, error)
 	Requests() ([]record.Request, error)
 	Objects() ([]record.ObjectChange, error)

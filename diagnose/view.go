@@ -12,6 +12,7 @@ import (
 
 	"github.com/kubedyno/kubedyno/analysis/functions"
 	"github.com/kubedyno/kubedyno/analysis/requests"
+	"github.com/kubedyno/kubedyno/analysis/spikes"
 	"github.com/kubedyno/kubedyno/internal/audit"
 	"github.com/kubedyno/kubedyno/record"
 	"github.com/kubedyno/kubedyno/stat"
@@ -85,17 +86,22 @@ type View struct {
 	Limits        []Limit
 	Harness       Harness
 	Slopes        []Slope // costs that change while pods are added
-	Warnings      []string
+	// SlopesAssessed is false where the load was too short to tell.
+	SlopesAssessed bool
+	Warnings       []string
 
 	src       Source
 	err       error
 	processes map[string][]process // by component
+	others    map[string][]process // outside of the run, by command line
 	machine   []record.MachineSample
 	idle      map[string]float64 // CPUs busy while idle, by component; Machine too
 
 	calibration *record.Calibration // nil where no healthy runs are known
 	logged      map[string]map[string]Logged
 	paths       map[string]*functions.Spending
+	features    map[string]float64
+	rhythms     []spikes.Row
 }
 
 type process struct{ samples []record.ProcessSample }
@@ -275,6 +281,16 @@ func (v *View) setWindows(steady record.Window, hasSteady bool) {
 // sec is a time of a table in seconds since Load.Start.
 func (v *View) sec(micros int64) float64 {
 	return float64(micros-v.Load.Start.UnixMicro()) / 1e6
+}
+
+// Replicas is how many API servers the control plane has; 0 is unknown.
+func (v *View) Replicas() (n int) {
+	for _, c := range v.Meta.Cluster.Components {
+		if c.Name == APIServer {
+			n++
+		}
+	}
+	return n
 }
 
 // Span is the load window's length in seconds.

@@ -6,6 +6,7 @@ import (
 
 	"github.com/kubedyno/kubedyno/analysis/functions"
 	"github.com/kubedyno/kubedyno/analysis/logs"
+	"github.com/kubedyno/kubedyno/analysis/spikes"
 	"github.com/kubedyno/kubedyno/record"
 )
 
@@ -55,6 +56,22 @@ type Spent struct {
 	PerPod     float64 // CPU-seconds; 0 where no pod arrived
 }
 
+// Works is Work for every path that took CPU.
+func (v *View) Works(component string) map[string]Spent {
+	v.Work(component, "")
+	p := v.paths[component]
+	if p == nil {
+		return nil
+	}
+	works := map[string]Spent{}
+	for path := range p.By {
+		if s, ok := v.Work(component, path); ok && s.CPUSeconds > 0 {
+			works[path] = s
+		}
+	}
+	return works
+}
+
 // Work is how much CPU of a component went to a path of analysis/functions, as
 // its profiles of the load saw it. ok is false where there are none.
 func (v *View) Work(component, path string) (Spent, bool) {
@@ -93,6 +110,34 @@ func (v *View) Written(component string, w record.Window) (bytes float64, ok boo
 	return v.counter(component, w, func(s record.ProcessSample) float64 { return float64(s.WriteBytes) })
 }
 
+// Writers are the processes other than etcd that wrote to storage in the window,
+// of the run or not, by component or, outside of it, by command line; the
+// largest first. ok is false where that was not recorded.
+func (v *View) Writers(w record.Window) ([]Part, bool) {
+	sums := map[string]float64{}
+	ok := false
+	for _, c := range v.Components() {
+		if x, has := v.Written(c, w); has {
+			ok = true
+			if c != Etcd {
+				sums[c] += x
+			}
+		}
+	}
+	for command, ps := range v.others {
+		for _, p := range ps {
+			times, values := make([]int64, len(p.samples)), make([]float64, len(p.samples))
+			for i, s := range p.samples {
+				times[i], values[i] = s.TimeMicros, float64(max(0, s.WriteBytes))
+			}
+			if d, has := difference(times, values, w); has {
+				sums[command] += d
+			}
+		}
+	}
+	return parts(sums), ok
+}
+
 // RunDelay is how long a component's threads were ready to run and had no CPU, in
 // the window, summed over threads.
 func (v *View) RunDelay(component string, w record.Window) (seconds float64, ok bool) {
@@ -120,4 +165,63 @@ func (v *View) Connections(w record.Window) (n float64, ok bool) {
 		times[i], values[i] = s.TimeMicros, float64(s.TCPOpensPassive)
 	}
 	return difference(times, values, w)
+}
+
+// Rhythms are what repeats by the clock in the whole recording: commands,
+// processes, components. ok is false where processes were not recorded.
+func (v *View) Rhythms() ([]spikes.Row, bool) {
+	if v.rhythms == nil {
+		r, err := spikes.Find(v.src, spikes.Options{})
+		switch {
+		case errors.Is(err, record.ErrMissing):
+			return nil, false
+		case err != nil:
+			if v.err == nil {
+				v.err = fmt.Errorf("look for what repeats: %w", err)
+			}
+			return nil, false
+		}
+		v.rhythms = []spikes.Row{}
+		for _, row := range r.Rows {
+			if row.Kind == spikes.Repeats {
+				v.rhythms = append(v.rhythms, row)
+			}
+		}
+	}
+	return v.rhythms, true
+}
+
+// A Replica is a process that lived through most of the load.
+type Replica struct {
+	Component  string // of the run; empty outside of it
+	Command    string
+	CPUSeconds float64 // in the load
+}
+
+// LongLived are the processes that were there for at least nine tenths of the
+// load, in the order of components, then commands.
+func (v *View) LongLived() []Replica {
+	var all []Replica
+	add := func(component string, ps []process) {
+		for _, p := range ps {
+			first, last := p.samples[0], p.samples[len(p.samples)-1]
+			if float64(last.TimeMicros-first.TimeMicros)/1e6 < 0.9*v.Span() {
+				continue
+			}
+			times, values := make([]int64, len(p.samples)), make([]float64, len(p.samples))
+			for i, s := range p.samples {
+				times[i], values[i] = s.TimeMicros, s.UserSeconds+s.SystemSeconds
+			}
+			if d, ok := difference(times, values, v.Load); ok {
+				all = append(all, Replica{component, last.Command, d})
+			}
+		}
+	}
+	for _, c := range v.Components() {
+		add(c, v.processes[c])
+	}
+	for _, command := range sortedKeys(v.others) {
+		add("", v.others[command])
+	}
+	return all
 }

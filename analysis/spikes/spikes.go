@@ -123,9 +123,17 @@ type claim struct {
 	exact bool
 }
 
+// Source is what Find reads of a recording.
+type Source interface {
+	Meta() record.Meta
+	MachineSamples() ([]record.MachineSample, error)
+	Processes() ([]record.ProcessSample, error)
+	Exits() ([]record.ProcessExit, error)
+}
+
 // Find looks for spikes and periods. An error wrapping record.ErrMissing says
 // that the recording has neither processes nor a machine.
-func Find(rec *record.Recording, o Options) (Result, error) {
+func Find(rec Source, o Options) (Result, error) {
 	m := rec.Meta()
 	if o.Window.Start.IsZero() {
 		o.Window = record.Window{Start: m.Started, End: m.Ended.Add(time.Microsecond)}

@@ -9,12 +9,25 @@ import (
 	"github.com/kubedyno/kubedyno/diagnose"
 	"github.com/kubedyno/kubedyno/diagnose/detectors/componentcpu"
 	"github.com/kubedyno/kubedyno/diagnose/detectors/controllerlimit"
+	"github.com/kubedyno/kubedyno/diagnose/detectors/controllerworkers"
+	"github.com/kubedyno/kubedyno/diagnose/detectors/costlywork"
+	"github.com/kubedyno/kubedyno/diagnose/detectors/createsrefused"
+	"github.com/kubedyno/kubedyno/diagnose/detectors/diskneighbour"
+	"github.com/kubedyno/kubedyno/diagnose/detectors/etcdnetwork"
 	"github.com/kubedyno/kubedyno/diagnose/detectors/etcdsync"
+	"github.com/kubedyno/kubedyno/diagnose/detectors/garbagecollection"
 	"github.com/kubedyno/kubedyno/diagnose/detectors/generatorlate"
+	"github.com/kubedyno/kubedyno/diagnose/detectors/growingcost"
+	"github.com/kubedyno/kubedyno/diagnose/detectors/idletwins"
+	"github.com/kubedyno/kubedyno/diagnose/detectors/leaderelection"
 	"github.com/kubedyno/kubedyno/diagnose/detectors/machinecpu"
 	"github.com/kubedyno/kubedyno/diagnose/detectors/nodeslate"
+	"github.com/kubedyno/kubedyno/diagnose/detectors/periodicjob"
+	"github.com/kubedyno/kubedyno/diagnose/detectors/podsparked"
+	"github.com/kubedyno/kubedyno/diagnose/detectors/prebindwait"
 	"github.com/kubedyno/kubedyno/diagnose/detectors/schedulerlimit"
 	"github.com/kubedyno/kubedyno/diagnose/detectors/schedulingloop"
+	"github.com/kubedyno/kubedyno/diagnose/detectors/slownodes"
 	"github.com/kubedyno/kubedyno/diagnose/detectors/unexplained"
 )
 
@@ -23,12 +36,25 @@ import (
 var All = []diagnose.Detector{
 	generatorlate.Detector,
 	nodeslate.Detector,
+	garbagecollection.Detector,
+	costlywork.Detector,
 	machinecpu.Detector,
 	componentcpu.Detector,
+	diskneighbour.Detector,
 	etcdsync.Detector,
+	etcdnetwork.Detector,
+	createsrefused.Detector,
 	controllerlimit.Detector,
+	controllerworkers.Detector,
 	schedulerlimit.Detector,
+	prebindwait.Detector,
+	podsparked.Detector,
 	schedulingloop.Detector,
+	slownodes.Detector,
+	periodicjob.Detector,
+	leaderelection.Detector,
+	idletwins.Detector,
+	growingcost.Detector,
 	unexplained.Detector,
 }
 

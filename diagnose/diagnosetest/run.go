@@ -592,8 +592,9 @@ func flags(l limit) []string {
 	return args
 }
 
-func (r *Run) Meta() record.Meta             { return r.meta }
-func (r *Run) Steady() (record.Window, bool) { return r.steady, true }
+func (r *Run) Meta() record.Meta                    { return r.meta }
+func (r *Run) Steady() (record.Window, bool)        { return r.steady, true }
+func (r *Run) Exits() ([]record.ProcessExit, error) { return nil, record.ErrMissing }
 func (r *Run) Calibration() (*record.Calibration, error) {
 	if r.calibration == nil {
 		return nil, record.ErrMissing

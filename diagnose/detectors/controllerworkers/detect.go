@@ -1,0 +1,132 @@
+package controllerworkers
+
+import (
+	"fmt"
+	"strconv"
+
+	"github.com/kubedyno/kubedyno/diagnose"
+)
+
+const (
+	// busy is the utilisation of all workers together from which keys queue.
+	busy = 0.85
+	// waiting is the mean time in seconds that a key must wait for a worker.
+	waiting = 0.25
+	// limited is the share of the workers' time that waiting in the client limiter
+	// may be: beyond it the limiter is the cause, and more workers would wait in
+	// it as well.
+	limited = 0.5
+)
+
+// queue is a work queue of the controller manager on the way of pods.
+type queue struct {
+	name, flag string
+	workers    float64 // by default
+	owns       string  // what it makes pods for, as pods' owners say; empty: any
+}
+
+// The flags and defaults are those of v1.36.
+var queues = []queue{
+	{"replicaset", "concurrent-replicaset-syncs", 5, "ReplicaSet"},
+	{"deployment", "concurrent-deployment-syncs", 5, ""},
+	{"job", "concurrent-job-syncs", 5, "Job"},
+	{"statefulset", "concurrent-statefulset-syncs", 5, "StatefulSet"},
+	{"daemonset", "concurrent-daemonset-syncs", 2, "DaemonSet"},
+	{"replicationmanager", "concurrent-rc-syncs", 5, "ReplicationController"},
+}
+
+// Detector finds the cause.
+var Detector = diagnose.Detector{
+	Name:  "controller-workers",
+	Title: "A controller has too few workers",
+	Doc: `A controller works on as many objects at a time as it has workers (--concurrent-…-syncs). Where each sync takes long and there are more objects than workers, objects wait.
+
+**Evidence.** The workers are busy: workqueue_work_duration_seconds_sum grows by at least 0.85 s a second for each of them; keys wait at least 0.25 s for one
+(workqueue_queue_duration_seconds); pods lose time in stage controller.
+
+**Contradicting.** Less than half of the workers' time may be waiting in the client's limiter (rest_client_rate_limiter_duration_seconds); else that is the cause. One object cannot be
+worked on by two workers: with a single owner of pods this cause is ruled out.
+
+**Look-alikes.** controller-limit (the wait is inside the limiter); a slow API server (each request takes long: then the machine, its quota or etcd are found first); slow start of one ReplicaSet.`,
+	Detect: detect,
+}
+
+func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
+	if !v.StagesOK {
+		return diagnose.NotAssessed("stages: %s", v.StagesWhy)
+	}
+	lost := v.Excess(diagnose.Controller)
+	owners := map[string]bool{}
+	for _, p := range v.Pods {
+		if p.Owner != "" {
+			owners[p.Namespace+"/"+p.Owner] = true
+		}
+	}
+	switch {
+	case len(owners) == 0:
+		return diagnose.NotThere("no controller made the pods")
+	case !v.Symptom() || lost == 0:
+		return diagnose.NotThere("pods lost no time waiting for a controller")
+	case v.Plateau.Seconds() <= 0:
+		return diagnose.NotAssessed("a longer load")
+	}
+	var clear string
+	assessed := false
+	throttled, _ := v.Increase(diagnose.ControllerManager, "rest_client_rate_limiter_duration_seconds_sum", nil)
+	for _, q := range queues {
+		match := diagnose.Labels{"name": q.name}
+		work, ok := v.Increase(diagnose.ControllerManager, "workqueue_work_duration_seconds_sum", match)
+		if !ok {
+			continue
+		}
+		assessed = true
+		wait, keys, ok := v.Mean(diagnose.ControllerManager, "workqueue_queue_duration_seconds", match)
+		if !ok || work == 0 {
+			continue
+		}
+		workers := q.workers
+		if x, set, _ := v.Flag(diagnose.ControllerManager, q.flag); set {
+			if n, err := strconv.ParseFloat(x, 64); err == nil && n > 0 {
+				workers = n
+			}
+		}
+		use := work / (workers * v.Plateau.Seconds())
+		switch {
+		case use < busy || wait < waiting:
+			clear += fmt.Sprintf("; the %g workers of %s were %.0f %% busy, a key waited %.3f s", workers, q.name, 100*min(1, use), wait)
+			continue
+		case float64(len(owners)) <= workers:
+			clear += fmt.Sprintf("; %s has %g workers for %d objects: each can have one", q.name, workers, len(owners))
+			continue
+		case throttled >= limited*work:
+			clear += fmt.Sprintf("; the workers of %s were busy, but with waiting in the client's limiter (%.0f of %.0f s)", q.name, throttled, work)
+			continue
+		}
+		more := min(float64(len(owners)), 4*workers)
+		return diagnose.Found(diagnose.Finding{
+			Class: diagnose.Bottleneck, Component: diagnose.ControllerManager, Stage: diagnose.Controller, Resource: "workers", Sources: 2,
+			Cause: fmt.Sprintf("--%s=%g: all workers of the %s controller are busy and objects queue", q.flag, workers, q.name),
+			Summary: fmt.Sprintf("The %s controller works on %g objects at a time and has no worker free %.0f %% of the time; an object waits %.1f s for one, so its pods are created late.",
+				q.name, workers, 100*min(1, use), wait),
+			Claims: map[string]float64{diagnose.Controller: lost},
+			Evidence: []diagnose.Evidence{
+				{Kind: "busy", Ref: fmt.Sprintf(`workqueue_work_duration_seconds_sum{component="kube-controller-manager",name=%q}`, q.name), Value: min(1, use), Unit: "1", Text: fmt.Sprintf("%.1f s of work by %g workers in %.1f s", work, workers, v.Plateau.Seconds())},
+				{Kind: "wait", Ref: fmt.Sprintf(`workqueue_queue_duration_seconds{component="kube-controller-manager",name=%q}`, q.name), Value: wait, Unit: "s", Text: fmt.Sprintf("a key waited %.2f s for a worker on average (n=%.0f)", wait, keys)},
+				{Kind: "wait", Ref: `rest_client_rate_limiter_duration_seconds_sum{component="kube-controller-manager"}`, Value: throttled, Unit: "s", Text: fmt.Sprintf("%.1f s of that in client limiters", throttled)},
+				{Kind: "config", Ref: diagnose.ControllerManager + ".args." + q.flag, Value: workers, Unit: "workers", Text: fmt.Sprintf("--%s=%g (default %g)", q.flag, workers, q.workers)},
+			},
+			Advice: diagnose.Advice{
+				Text: fmt.Sprintf("Give the controller more workers: --%s=%.0f. The price is more requests at a time to the API server.", q.flag, more),
+				Set:  map[string]string{fmt.Sprintf("%s.args.%s", diagnose.ControllerManager, q.flag): fmt.Sprintf("%.0f", more)},
+			},
+			RefutedBy: "a run with more workers in which objects wait as long",
+		})
+	}
+	if !assessed {
+		return diagnose.NotAssessed("workqueue_work_duration_seconds of kube-controller-manager")
+	}
+	if clear == "" {
+		clear = "; no controller's queue was used"
+	}
+	return diagnose.NotThere("%s", clear[2:])
+}

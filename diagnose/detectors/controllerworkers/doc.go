@@ -1,0 +1,2 @@
+// Package controllerworkers finds controllers with too few workers.
+package controllerworkers

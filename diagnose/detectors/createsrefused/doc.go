@@ -1,0 +1,2 @@
+// Package createsrefused finds controllers whose pods the API server refuses.
+package createsrefused

@@ -1,0 +1,84 @@
+package diskneighbour
+
+import (
+	"fmt"
+
+	"github.com/kubedyno/kubedyno/diagnose"
+)
+
+const (
+	// slow is the mean sync of etcd's log, in seconds, from which it suffers.
+	slow = 0.003
+	// heavy is how much a neighbour must write: a million bytes a second, and
+	// more than etcd itself.
+	heavy = 1e6
+)
+
+// Detector finds the cause.
+var Detector = diagnose.Detector{
+	Name:  "disk-neighbour",
+	Title: "Another process keeps etcd's disk busy",
+	Doc: `etcd waits for its disk at each sync, and a disk serves what came first. A process that writes much, an audit log, container logs, image pulls, a backup, makes etcd's syncs wait behind its own.
+
+**Evidence.** Syncs of etcd's log take at least 3 ms on average, and some process other than etcd writes at least 1 MB/s to storage and more than etcd does, while etcd's syncs are slow.
+
+**Look-alikes.** etcd-sync: the same syncs without anybody else who writes, so that it is the disk itself. The API server's own audit log counts as a neighbour where it is the writer.
+
+**Not known.** Which file system or device a process writes to is not recorded: the finding says who writes, and that has to be checked.`,
+	Detect: detect,
+}
+
+func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
+	sync, n, ok := v.Mean(diagnose.Etcd, "etcd_disk_wal_fsync_duration_seconds", nil)
+	switch {
+	case !ok:
+		return diagnose.NotAssessed("etcd_disk_wal_fsync_duration_seconds of etcd")
+	case sync < slow:
+		return diagnose.NotThere("a sync of etcd's log takes %.1f ms", 1000*sync)
+	case !v.StagesOK:
+		return diagnose.NotAssessed("stages: %s", v.StagesWhy)
+	case v.Upstream() != "":
+		return diagnose.NotThere("syncs of etcd's log are slow, but %s", v.Upstream())
+	}
+	own, ok := v.Written(diagnose.Etcd, v.Load)
+	if !ok || v.Span() <= 0 {
+		return diagnose.NotAssessed("what processes write")
+	}
+	writers, ok := v.Writers(v.Load)
+	if !ok {
+		return diagnose.NotAssessed("what processes outside of the run write")
+	}
+	if len(writers) == 0 || writers[0].Value < heavy*v.Span() || writers[0].Value < own {
+		return diagnose.NotThere("nobody wrote more than etcd itself (%.1f MB/s)", own/v.Span()/1e6)
+	}
+	if _, suffers := v.Suffers(); !suffers {
+		return diagnose.NotThere("%s writes %.1f MB/s, but nothing suffered", writers[0].Label, writers[0].Value/v.Span()/1e6)
+	}
+	w := writers[0]
+	rate := w.Value / v.Span() / 1e6
+	f := diagnose.Finding{
+		Class: diagnose.Bottleneck, Component: diagnose.Etcd, Resource: "disk", Sources: 2,
+		Cause:   fmt.Sprintf("%s writes to the disks at the same time, %.1f MB/s", w.Label, rate),
+		Summary: fmt.Sprintf("etcd's syncs take %.1f ms while %s writes %.1f MB/s, %.0f times what etcd does: it waits behind it for the disk.", 1000*sync, w.Label, rate, w.Value/max(own, 1)),
+		Claims:  map[string]float64{},
+		Evidence: []diagnose.Evidence{
+			{Kind: "wait", Ref: `etcd_disk_wal_fsync_duration_seconds{component="etcd"}`, Value: sync, Unit: "s", Text: fmt.Sprintf("%.1f ms a sync on average (n=%.0f)", 1000*sync, n)},
+			{Kind: "rate", Ref: "processes: write_bytes", Value: w.Value / v.Span(), Unit: "bytes/s", Text: fmt.Sprintf("%s wrote %.0f MB, etcd %.0f MB", w.Label, w.Value/1e6, own/1e6)},
+		},
+		Advice:    diagnose.Advice{Text: "Give etcd a disk of its own, at least for --wal-dir, or move the other writer (audit and container logs, backups) away; ionice and cgroup weights help where the disk's scheduler knows them. Check first that both write to the same device."},
+		RefutedBy: "syncs that stay as slow while the other process is stopped",
+	}
+	if r, ok := v.Resource(diagnose.Etcd, "disk"); ok {
+		f.Evidence = append(f.Evidence, diagnose.Evidence{Kind: "busy", Ref: `etcd_disk_wal_fsync_duration_seconds_sum{component="etcd"}`, Value: r.Utilisation, Unit: "1", Text: fmt.Sprintf("etcd's log was being synced %.0f %% of the time", 100*r.Utilisation)})
+	}
+	for i, s := range v.LostStages() {
+		if i == 0 {
+			f.Stage = s.Name
+		}
+		f.Claims[s.Name] = *s.ExcessSeconds
+	}
+	if v.API.Slow() {
+		f.RequestSeconds = v.API.LostSeconds
+	}
+	return diagnose.Found(f)
+}

@@ -1,0 +1,2 @@
+// Package diskneighbour finds processes that keep etcd's disk busy.
+package diskneighbour

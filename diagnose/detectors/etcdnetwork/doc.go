@@ -1,0 +1,2 @@
+// Package etcdnetwork finds latency between the API server and etcd.
+package etcdnetwork

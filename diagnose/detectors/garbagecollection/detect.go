@@ -1,0 +1,132 @@
+package garbagecollection
+
+import (
+	"fmt"
+
+	"github.com/kubedyno/kubedyno/analysis/functions"
+	"github.com/kubedyno/kubedyno/diagnose"
+)
+
+const (
+	// much is the share of a component's CPU from which collecting garbage is no
+	// longer what it takes anyway: with Go's default of GOGC=100 components of
+	// healthy runs stand at 5-18 % here.
+	much = 0.25
+	// usual is what stays when nothing forces it.
+	usual = 0.12
+	// often is the rate of collections from which it is the collector's doing:
+	// healthy components collect less than once a second under full load here.
+	often = 1.5
+	// matters is the least share of a CPU that a component must use for this to
+	// be about anything.
+	matters = 0.05
+)
+
+// Detector finds the cause.
+var Detector = diagnose.Detector{
+	Name:  "garbage-collection",
+	Title: "A component spends its CPU on collecting garbage",
+	Doc: `Go collects garbage when the heap has grown by GOGC per cent since the last collection, or when it comes near GOMEMLIMIT. With a small GOGC, or a limit close to what is in use,
+it collects all the time: CPU that does no work, and goroutines that must help.
+
+**Evidence.** The process collects at least 1.5 times a second (go_gc_cycles_total_gc_cycles_total), and that is at least 25 % of its CPU: by its CPU profiles or, without any, by the runtime's
+own estimate (go_cpu_classes_gc_total_cpu_seconds_total without idle workers), which is not to be trusted for a process that is short of CPU.
+
+**Class.** A bottleneck where the CPU is what holds pods up (the machine or the component's quota is full); the finding then claims the share of the lost time that this CPU is of all
+that was used. Waste otherwise.
+
+**Look-alikes.** Much work makes much garbage: then the share stays at 5-18 %. A full machine without it (machine-cpu). etcd does not say what it collects: for it this cause is not assessed.`,
+	Detect: detect,
+}
+
+func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
+	var found []diagnose.Finding
+	var clear, missing string
+	for _, c := range []string{diagnose.APIServer, diagnose.ControllerManager, diagnose.Scheduler} {
+		used, ok := v.CPU(c, v.Load)
+		if !ok || used <= 0 {
+			continue
+		}
+		n, ok := v.Increase(c, "go_gc_cycles_total_gc_cycles_total", nil)
+		if !ok || v.Span() <= 0 {
+			missing += ", " + c
+			continue
+		}
+		perSecond := n / v.Span()
+		gc, ref, ok := collecting(v, c, used)
+		if !ok && perSecond >= often {
+			missing += ", " + c
+			continue
+		}
+		if share := gc / used; perSecond < often || share < much || used < matters*v.Span() {
+			clear += fmt.Sprintf("; %s collects %.1f times a second, with %.0f %% of its CPU", c, perSecond, 100*share)
+			continue
+		}
+		found = append(found, finding(v, c, used, gc, perSecond, ref))
+	}
+	switch {
+	case len(found) > 0:
+		return diagnose.Found(found...)
+	case clear != "":
+		return diagnose.NotThere("%s", clear[2:])
+	case missing != "":
+		return diagnose.NotAssessed("go_cpu_classes_gc_total_cpu_seconds_total of %s", missing[2:])
+	}
+	return diagnose.NotAssessed("the components' CPU")
+}
+
+// collecting is the CPU that a component spent on collecting garbage: what its
+// CPU profiles found or, without any, the runtime's own estimate. The
+// estimate holds idle workers, which take only CPU that nobody wants, and is
+// wrong for a process that is kept from running; neither is counted.
+func collecting(v *diagnose.View, component string, used float64) (seconds float64, ref string, ok bool) {
+	if spent, ok := v.Work(component, functions.PathGC); ok {
+		return spent.Share * used, "profiles: " + component + ", " + functions.PathGC, true
+	}
+	const metric = "go_cpu_classes_gc_total_cpu_seconds_total"
+	all, ok := v.Increase(component, metric, nil)
+	idle, okIdle := v.Increase(component, "go_cpu_classes_gc_mark_idle_cpu_seconds_total", nil)
+	if !ok || !okIdle || v.Upstream() != "" {
+		return 0, "", false
+	}
+	return max(0, all-idle), metric, true
+}
+
+func finding(v *diagnose.View, component string, used, gc, perSecond float64, ref string) diagnose.Finding {
+	share := gc / used
+	f := diagnose.Finding{
+		Class: diagnose.Waste, Component: component, Resource: "gc", Sources: 2,
+		Cause: fmt.Sprintf("%s collects garbage for %.0f %% of its CPU time", component, 100*share),
+		Summary: fmt.Sprintf("%s spends %.1f of its %.1f CPU-seconds collecting garbage (%.0f %%; 5-18 %% is usual): its heap is kept too small for its work.",
+			component, gc, used, 100*share),
+		Evidence: []diagnose.Evidence{
+			{Kind: "rate", Ref: fmt.Sprintf(`go_gc_cycles_total_gc_cycles_total{component=%q}`, component), Value: perSecond, Unit: "1/s", Text: fmt.Sprintf("%.1f collections per second", perSecond)},
+			{Kind: "busy", Ref: ref, Value: share, Unit: "1", Text: fmt.Sprintf("%.1f of %.1f CPU-seconds", gc, used)},
+		},
+		Advice: diagnose.Advice{
+			Text: fmt.Sprintf("Raise or remove GOMEMLIMIT and GOGC of %s; the default is GOGC=100 without a limit. The price is memory: about twice what is in use between collections.", component),
+			Set:  map[string]string{component + ".env.GOGC": "100", component + ".env.GOMEMLIMIT": "off"},
+		},
+		RefutedBy: "a run with GOGC=100 and no GOMEMLIMIT in which the share stays",
+	}
+	if l, ok := v.Gauge(component, "go_gc_heap_live_bytes", nil, v.Load); ok {
+		f.Evidence = append(f.Evidence, diagnose.Evidence{Kind: "config", Ref: fmt.Sprintf(`go_gc_heap_live_bytes{component=%q}`, component), Value: l.Mean, Unit: "bytes", Text: fmt.Sprintf("%.0f MiB were in use after a collection, on average", l.Mean/(1<<20))})
+	}
+	if v.Upstream() == "" || !v.Symptom() || !v.StagesOK {
+		return f
+	}
+	all := used
+	if m, ok := v.MachineCPU(v.Load); ok {
+		if _, quota := v.Quota(component); !quota {
+			all = m.Busy
+		}
+	}
+	f.Class, f.Consumes, f.Claims = diagnose.Bottleneck, true, map[string]float64{}
+	for i, s := range v.LostStages() {
+		if i == 0 {
+			f.Stage = s.Name
+		}
+		f.Claims[s.Name] = *s.ExcessSeconds * min(1, (gc-usual*used)/all)
+	}
+	return f
+}

@@ -1,0 +1,2 @@
+// Package garbagecollection finds components that spend their CPU on collecting garbage.
+package garbagecollection

@@ -1,0 +1,2 @@
+// Package idletwins finds replicas that nobody needs.
+package idletwins

@@ -1,0 +1,2 @@
+// Package podsparked finds pods that the scheduler has set aside.
+package podsparked

@@ -1,0 +1,119 @@
+package slownodes
+
+import (
+	"fmt"
+
+	"github.com/kubedyno/kubedyno/diagnose"
+)
+
+const (
+	// share of the lost time that stage start must hold.
+	share = 0.3
+	// idle is the load of the machine below which nobody can blame it, and quick
+	// the latency in seconds of the nodes' own reports.
+	idle  = 0.85
+	quick = 0.2
+	// perNode is the least number of pods on a node that show how it takes them.
+	perNode = 5
+)
+
+// Detector finds the cause.
+var Detector = diagnose.Detector{
+	Name:  "slow-nodes",
+	Title: "The nodes take long to start pods",
+	Doc: `Between the binding and the report that a pod runs, the node is in charge: it pulls images, sets the network up, attaches and mounts volumes, and starts containers, a few pods at a
+time. The control plane has nothing to do meanwhile.
+
+**Evidence.** At least 30 % of the lost time is in stage start; the API server answers the nodes' reports quickly (below 0.2 s), so that they are not late for its sake; the machine is not full.
+Where pods of one node become running one after the other, evenly spaced, the node works on one at a time: the finding says so, and how long each takes.
+
+**Contradicting.** Simulated nodes that are late against their own draw (nodes-late) are the harness' fault. A full machine or a starved API server delays watch events and reports.
+
+**Look-alikes.** Slow delivery of watch events to nodes: then stage observe and other watchers are late too. Volumes that are attached late: the finding says which step.`,
+	Detect: detect,
+}
+
+func detect(v *diagnose.View, earlier []diagnose.Finding) diagnose.Outcome {
+	lost := v.Excess(diagnose.Start)
+	switch {
+	case v.EndsBound:
+		return diagnose.NotThere("nobody starts pods on seeded nodes")
+	case !v.StagesOK:
+		return diagnose.NotAssessed("stages: %s", v.StagesWhy)
+	case !v.Symptom() || lost < share*v.Lost.PodSeconds:
+		return diagnose.NotThere("nodes took %.0f of the %.0f lost pod-seconds", lost, v.Lost.PodSeconds)
+	case v.Upstream() != "":
+		return diagnose.NotThere("pods start late, but %s", v.Upstream())
+	}
+	for _, f := range earlier {
+		if f.Class == diagnose.HarnessHit && f.Stage == diagnose.Start {
+			return diagnose.NotThere("the simulated nodes were late by their own fault (%s)", f.ID)
+		}
+	}
+	if m, ok := v.MachineCPU(v.Plateau); ok && m.Share >= idle {
+		return diagnose.NotThere("pods start late, but the machine's CPU is %.0f %% busy", 100*m.Share)
+	}
+	reports := 0
+	took := 0.0
+	for _, t := range v.TalksOf(func(t *diagnose.Talk) bool { return t.Resource == "pods/status" && t.Verb == "patch" }) {
+		if t.Seconds >= 0 {
+			reports, took = reports+t.Count, took+t.Seconds
+		}
+	}
+	if reports > 0 && took/float64(reports) >= quick {
+		return diagnose.NotThere("pods start late, and the nodes' reports take %.2f s at the API server", took/float64(reports))
+	}
+	n := float64(max(1, v.Counts.Running))
+	f := diagnose.Finding{
+		Class: diagnose.Bottleneck, Component: "node", Stage: diagnose.Start, Resource: "unknown", Sources: 1,
+		Cause:   "nodes take long between a pod's binding and its running",
+		Summary: fmt.Sprintf("The nodes are slow: a pod takes %.1f s from its binding to running, %.1f s more than a healthy node, while the control plane is not busy.", *v.Stage(diagnose.Start).WaitSeconds/n, lost/n),
+		Claims:  map[string]float64{diagnose.Start: lost},
+		Evidence: []diagnose.Evidence{
+			{Kind: "wait", Ref: "stages: start", Value: lost, Unit: "pod-seconds", Text: fmt.Sprintf("%.0f pod-seconds above what a healthy node takes", lost)},
+		},
+		Advice:    diagnose.Advice{Text: "Look at the nodes: image pulls (serializeImagePulls, registry), their disks, the CNI plugin, volumes, and the kubelet's own API limits (kubeAPIQPS)."},
+		RefutedBy: "nodes that see their pods late: a watch event that arrives long after the binding",
+	}
+	if reports > 0 {
+		f.Sources++
+		f.Evidence = append(f.Evidence, diagnose.Evidence{Kind: "wait", Ref: "requests: patch pods/status", Value: took / float64(reports), Unit: "s", Text: fmt.Sprintf("the API server answers the nodes' reports in %.0f ms (n=%d)", 1000*took/float64(reports), reports)})
+	}
+	if q, ok := oneAfterAnother(v); ok {
+		f.Resource = "workers"
+		f.Cause = fmt.Sprintf("each node starts pods one after the other, %.2f s each", q.each)
+		f.Summary = fmt.Sprintf("The nodes start pods one after the other, %.2f s each, so %d pods on a node take %.0f s; the control plane is not busy.", q.each, q.most, q.each*float64(q.most))
+		f.Evidence = append(f.Evidence, diagnose.Evidence{Kind: "pattern", Ref: "pods: running, by node", Value: q.each, Unit: "s", Text: fmt.Sprintf("between pods of one node that become running pass %.2f s in the median (varying by %.0f %%), on %d nodes", q.each, 100*q.cv, q.nodes)})
+		f.Advice.Text = "Let nodes start several pods at a time: parallel image pulls (serializeImagePulls: false, maxParallelImagePulls), a faster disk, a CNI plugin without a lock."
+	}
+	volumes(v, &f)
+	return diagnose.Found(f)
+}
+
+// volumes says where the way of a pod's volumes takes longest.
+func volumes(v *diagnose.View, f *diagnose.Finding) {
+	if v.Claims == nil {
+		return
+	}
+	who := map[string]string{
+		"request": "the attach-detach controller of " + diagnose.ControllerManager,
+		"attach":  "the storage driver: its attacher's workers and client limit, and its backend",
+	}
+	longest := 0.0
+	for _, g := range v.Claims.Groups {
+		for _, s := range g.Steps {
+			if who[s.Name] == "" || s.P50 == nil {
+				continue
+			}
+			f.Evidence = append(f.Evidence, diagnose.Evidence{Kind: "wait", Ref: "volumes: " + s.Name, Value: *s.P50, Unit: "s",
+				Text: fmt.Sprintf("median of the step %s of %d claims of class %s", s.Name, s.N, g.Class)})
+			if *s.P50 > longest {
+				longest = *s.P50
+				f.Resource = "unknown"
+				f.Cause = fmt.Sprintf("pods wait for their volumes: step %s", s.Name)
+				f.Summary = fmt.Sprintf("Pods wait for their volumes before they start: step %s takes %.1f s in the median, while the control plane is not busy.", s.Name, longest)
+				f.Advice.Text = fmt.Sprintf("Look first at %s.", who[s.Name])
+			}
+		}
+	}
+}

@@ -1,0 +1,2 @@
+// Package slownodes finds nodes that take long to start pods.
+package slownodes
