@@ -9,7 +9,7 @@ import (
 // it is all there is to say. Nulls are unknown.
 type Cost struct {
 	RequestsPerSecond float64  `json:"requestsPerSecond"`
-	RequestShare      float64  `json:"requestShare"`     // of all requests to the API server, the harness' and watches left out
+	RequestShare      float64  `json:"requestShare"`     // of all requests to the API server, watches left out
 	BusyShare         *float64 `json:"busyShare"`        // of the time that these requests took
 	ServerCPUSeconds  *float64 `json:"serverCpuSeconds"` // of the API server, in the load
 	ServerCPUShare    *float64 `json:"serverCpuShare"`
@@ -50,10 +50,10 @@ func (c *Cost) cpu() (s float64) {
 
 // String says it in words.
 func (c *Cost) String() string {
-	if c.RequestsPerSecond == 0 && c.ClientCPUSeconds != nil {
-		return fmt.Sprintf("%.2g CPU-seconds", *c.ClientCPUSeconds)
+	var parts []string
+	if c.RequestsPerSecond > 0 {
+		parts = append(parts, fmt.Sprintf("%.3g requests/s, %.0f %% of all requests", c.RequestsPerSecond, 100*c.RequestShare))
 	}
-	parts := []string{fmt.Sprintf("%.3g requests/s, %.0f %% of all that the API server answers", c.RequestsPerSecond, 100*c.RequestShare)}
 	if c.ServerCPUSeconds != nil && c.ServerCPUShare != nil {
 		about := "about "
 		if c.Measured {
@@ -63,6 +63,9 @@ func (c *Cost) String() string {
 	}
 	if c.ClientCPUSeconds != nil {
 		parts = append(parts, fmt.Sprintf("%.2g CPU-seconds of the client", *c.ClientCPUSeconds))
+	}
+	if len(parts) == 0 {
+		return "nothing that was measured"
 	}
 	return strings.Join(parts, ", ")
 }

@@ -93,6 +93,7 @@ var Metrics = []string{
 	"apiserver_watch_events_total",
 	"etcd_disk_wal_fsync_duration_seconds_count",
 	"etcd_disk_wal_fsync_duration_seconds_sum",
+	"etcd_mvcc_range_total",
 	"etcd_request_duration_seconds_count",
 	"etcd_request_duration_seconds_sum",
 	"etcd_requests_total",

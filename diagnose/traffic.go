@@ -196,10 +196,10 @@ func (v *View) TalksOf(fits func(*Talk) bool) []Talk {
 }
 
 // Answered is how many requests the API server answered during the load, long
-// ones and the harness' own left out.
+// ones left out.
 func (v *View) Answered() (n int) {
 	for _, t := range v.Talks {
-		if !t.Harness && !t.Long {
+		if !t.Long {
 			n += t.Count
 		}
 	}
@@ -210,7 +210,7 @@ func (v *View) Answered() (n int) {
 // mean number at a time is that by Span.
 func (v *View) AnsweredSeconds() (s float64) {
 	for _, t := range v.Talks {
-		if !t.Harness && !t.Long && t.Seconds > 0 {
+		if !t.Long && t.Seconds > 0 {
 			s += t.Seconds
 		}
 	}

@@ -44,7 +44,7 @@ var pathRules = []path{
 	{PathLogging, []string{"k8s.io/klog", "server/httplog.(*respLogger).Log", "go.uber.org/zap."}},
 	{PathAudit, []string{"apiserver/pkg/audit.", "apiserver/plugin/pkg/audit/", "filters.processAuditEvent", "filters.(*auditResponseWriter).processCode"}},
 	{PathOpenAPI, []string{"kube-openapi/pkg/builder", "kube-openapi/pkg/aggregator", "apiextensions-apiserver/pkg/controller/openapi"}},
-	{PathAuthz, []string{"rbac.(*RBACAuthorizer).Authorize", "node.(*NodeAuthorizer).Authorize", "filters.withAuthorization", "webhook.(*WebhookAuthorizer)"}},
+	{PathAuthz, []string{"rbac.(*RBACAuthorizer).Authorize", "node.(*NodeAuthorizer).Authorize", "authorizer/webhook.(*WebhookAuthorizer)"}},
 	{PathPolicy, []string{"admission/plugin/policy", "cel-go"}},
 	{PathAdmission, []string{"webhook/mutating.(*mutatingDispatcher).Dispatch", "webhook/validating.(*validatingDispatcher).Dispatch"}},
 	{PathEncrypt, []string{"storage/value/encrypt", "storage/value.(*prefixTransformers)"}},

@@ -7,7 +7,8 @@ func TestPath(t *testing.T) {
 		want  string
 		stack []string // innermost first
 	}{
-		{PathList, []string{"encoding/json.Marshal", "k8s.io/apiserver/pkg/endpoints/handlers.ListResource.func1", "k8s.io/apiserver/pkg/endpoints.restfulListResource.func1"}},
+		{PathList, []string{"encoding/json.Marshal", "k8s.io/apiserver/pkg/endpoints/handlers.ListResource.func1", "k8s.io/apiserver/pkg/endpoints.restfulListResource.func1",
+			"k8s.io/apiserver/pkg/endpoints/filters.withAuthorization.func1", "k8s.io/apiserver/pkg/endpoints/filters.WithAudit.func1"}},
 		{"CREATE", []string{"runtime.mallocgc", "k8s.io/apiserver/pkg/endpoints/handlers.createHandler.func1"}},
 		{PathPolicy, []string{"github.com/google/cel-go/interpreter.(*evalAnd).Eval", "k8s.io/apiserver/pkg/endpoints/handlers.createHandler.func1"}},
 		{PathGC, []string{"runtime.scanobject", "runtime.gcAssistAlloc", "k8s.io/apiserver/pkg/endpoints/handlers.ListResource.func1"}},

@@ -7,36 +7,70 @@ import (
 	"strings"
 
 	"github.com/kubedyno/kubedyno/diagnose"
+	"github.com/kubedyno/kubedyno/diagnose/detectors/aggregated"
+	"github.com/kubedyno/kubedyno/diagnose/detectors/apfseats"
+	"github.com/kubedyno/kubedyno/diagnose/detectors/auditsink"
+	"github.com/kubedyno/kubedyno/diagnose/detectors/authorization"
 	"github.com/kubedyno/kubedyno/diagnose/detectors/componentcpu"
+	"github.com/kubedyno/kubedyno/diagnose/detectors/conflicts"
+	"github.com/kubedyno/kubedyno/diagnose/detectors/connections"
 	"github.com/kubedyno/kubedyno/diagnose/detectors/controllerlimit"
 	"github.com/kubedyno/kubedyno/diagnose/detectors/controllerworkers"
 	"github.com/kubedyno/kubedyno/diagnose/detectors/costlywork"
+	"github.com/kubedyno/kubedyno/diagnose/detectors/crdchurn"
 	"github.com/kubedyno/kubedyno/diagnose/detectors/createsrefused"
 	"github.com/kubedyno/kubedyno/diagnose/detectors/diskneighbour"
+	"github.com/kubedyno/kubedyno/diagnose/detectors/encryption"
 	"github.com/kubedyno/kubedyno/diagnose/detectors/etcdnetwork"
 	"github.com/kubedyno/kubedyno/diagnose/detectors/etcdsync"
+	"github.com/kubedyno/kubedyno/diagnose/detectors/eventflood"
 	"github.com/kubedyno/kubedyno/diagnose/detectors/garbagecollection"
 	"github.com/kubedyno/kubedyno/diagnose/detectors/generatorlate"
 	"github.com/kubedyno/kubedyno/diagnose/detectors/growingcost"
+	"github.com/kubedyno/kubedyno/diagnose/detectors/heartbeats"
 	"github.com/kubedyno/kubedyno/diagnose/detectors/idletwins"
 	"github.com/kubedyno/kubedyno/diagnose/detectors/leaderelection"
+	"github.com/kubedyno/kubedyno/diagnose/detectors/liststorm"
+	"github.com/kubedyno/kubedyno/diagnose/detectors/lockherd"
 	"github.com/kubedyno/kubedyno/diagnose/detectors/machinecpu"
 	"github.com/kubedyno/kubedyno/diagnose/detectors/nodeslate"
+	"github.com/kubedyno/kubedyno/diagnose/detectors/pacedclient"
 	"github.com/kubedyno/kubedyno/diagnose/detectors/periodicjob"
 	"github.com/kubedyno/kubedyno/diagnose/detectors/podsparked"
+	"github.com/kubedyno/kubedyno/diagnose/detectors/policies"
 	"github.com/kubedyno/kubedyno/diagnose/detectors/prebindwait"
+	"github.com/kubedyno/kubedyno/diagnose/detectors/relist"
 	"github.com/kubedyno/kubedyno/diagnose/detectors/schedulerlimit"
 	"github.com/kubedyno/kubedyno/diagnose/detectors/schedulingloop"
 	"github.com/kubedyno/kubedyno/diagnose/detectors/slownodes"
+	"github.com/kubedyno/kubedyno/diagnose/detectors/timeouts"
+	"github.com/kubedyno/kubedyno/diagnose/detectors/tugofwar"
+	"github.com/kubedyno/kubedyno/diagnose/detectors/uncached"
 	"github.com/kubedyno/kubedyno/diagnose/detectors/unexplained"
+	"github.com/kubedyno/kubedyno/diagnose/detectors/verbosity"
+	"github.com/kubedyno/kubedyno/diagnose/detectors/watchfanout"
+	"github.com/kubedyno/kubedyno/diagnose/detectors/webhook"
 )
 
 // All are the detectors in causal order: what can cause another's symptom
-// comes before it, and what needs the others' answers comes last.
+// comes before it, and what needs the others' answers comes last. Clients that
+// ask for too much come before the CPU that they burn.
 var All = []diagnose.Detector{
 	generatorlate.Detector,
 	nodeslate.Detector,
 	garbagecollection.Detector,
+	conflicts.Detector,
+	liststorm.Detector,
+	lockherd.Detector,
+	tugofwar.Detector,
+	eventflood.Detector,
+	uncached.Detector,
+	connections.Detector,
+	watchfanout.Detector,
+	relist.Detector,
+	heartbeats.Detector,
+	crdchurn.Detector,
+	verbosity.Detector,
 	costlywork.Detector,
 	machinecpu.Detector,
 	componentcpu.Detector,
@@ -44,11 +78,20 @@ var All = []diagnose.Detector{
 	etcdsync.Detector,
 	etcdnetwork.Detector,
 	createsrefused.Detector,
+	auditsink.Detector,
+	apfseats.Detector,
+	authorization.Detector,
+	webhook.Detector,
+	policies.Detector,
+	encryption.Detector,
+	timeouts.Detector,
+	aggregated.Detector,
 	controllerlimit.Detector,
 	controllerworkers.Detector,
 	schedulerlimit.Detector,
 	prebindwait.Detector,
 	podsparked.Detector,
+	pacedclient.Detector,
 	schedulingloop.Detector,
 	slownodes.Detector,
 	periodicjob.Detector,

@@ -1,0 +1,2 @@
+// Package aggregated finds aggregated APIs that nobody serves.
+package aggregated

@@ -1,0 +1,158 @@
+package apfseats
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/kubedyno/kubedyno/diagnose"
+)
+
+const (
+	waits = "apiserver_flowcontrol_request_wait_duration_seconds"
+	runs  = "apiserver_flowcontrol_request_execution_seconds"
+	seats = "apiserver_flowcontrol_nominal_limit_seats"
+
+	// least is the mean wait from which requests queue rather than pass: healthy
+	// ones wait some µs.
+	least = 0.005
+	// part is the least share of the requests' time in the API server.
+	part = 0.20
+	// rejected requests a second count by themselves.
+	rejected = 0.2
+	// full is a CPU that is the cause itself: requests hold their seats longer.
+	full = 0.9
+	// defaults of --max-requests-inflight and --max-mutating-requests-inflight.
+	inflight, mutating = 400, 200
+)
+
+// Detector finds the cause.
+var Detector = diagnose.Detector{
+	Name:  "apf-seats",
+	Title: "Requests queue for seats of priority and fairness",
+	Doc: `The API server executes --max-requests-inflight + --max-mutating-requests-inflight requests at a time (400 + 200), shared out among priority levels; a request takes a seat or more (a list of many objects up to ten), waits in a queue for it up to
+15 s, and is then refused with 429. With too few seats requests wait while the machine idles.
+
+**Evidence.** Requests of a priority level wait at least 5 ms on average and 20 % of wait and execution together (apiserver_flowcontrol_request_wait_duration_seconds), or are refused in number, while the CPU has room: the machine below 90 %, no
+component at its quota. The limits in the flags, below their defaults, are a second source, and so are 429s in the audit log.
+
+**Look-alikes.** A full CPU: seats are taken because execution is slow, and more of them would make it slower (machine-cpu, component-cpu). Only one level full, by one client: the same finding names the level; give that client a FlowSchema of its own.`,
+	Detect: detect,
+}
+
+func detect(v *diagnose.View, earlier []diagnose.Finding) diagnose.Outcome {
+	levels, ok := v.IncreaseBy(diagnose.APIServer, waits+"_sum", "priority_level", nil)
+	if !ok {
+		return diagnose.NotAssessed("the API server's metrics")
+	}
+	refused, _ := v.IncreaseBy(diagnose.APIServer, "apiserver_flowcontrol_rejected_requests_total", "priority_level", nil)
+	var waited, executed, count, lost float64
+	worst := ""
+	for _, l := range levels {
+		if strings.HasPrefix(l.Label, "exempt") {
+			continue
+		}
+		if worst == "" {
+			worst = l.Label
+		}
+		waited += l.Value
+	}
+	for _, r := range refused {
+		lost += r.Value
+		if worst == "" {
+			worst = r.Label
+		}
+	}
+	executed, _ = v.Increase(diagnose.APIServer, runs+"_sum", diagnose.Labels{"type": "regular"})
+	count, _ = v.Increase(diagnose.APIServer, waits+"_count", nil)
+	mean := 0.0
+	if count > 0 {
+		mean = waited / count
+	}
+	share := 0.0
+	if waited+executed > 0 {
+		share = waited / (waited + executed)
+	}
+	slow := mean >= least && share >= part
+	if !slow && lost < rejected*v.Span() {
+		return diagnose.NotThere("requests waited %.2f ms for a seat on average, %.0f were refused", 1000*mean, lost)
+	}
+	set := map[string]string{}
+	total := seatsByFlags(v, set)
+	if up := v.Upstream(); up != "" && len(set) == 0 {
+		return diagnose.NotThere("requests waited %.0f ms for a seat, because %s and they hold their seats longer", 1000*mean, up)
+	}
+	text, suffers := v.Suffers()
+	if !suffers && lost < rejected*v.Span() {
+		return diagnose.NotThere("requests waited %.0f ms for a seat, and nothing was held up", 1000*mean)
+	}
+	f := diagnose.Finding{
+		Class: diagnose.Bottleneck, Component: diagnose.APIServer, Stage: diagnose.Accept, Resource: "apf", Sources: 1,
+		Cause:   fmt.Sprintf("requests wait %.0f ms for a seat, %.0f %% of their time", 1000*mean, 100*share),
+		Summary: fmt.Sprintf("Requests queue inside the API server for a seat: %.0f ms each on average, %.0f %% of their time there, most of it in priority level %s", 1000*mean, 100*share, worst),
+		Claims:  map[string]float64{}, Direct: true, // waited in the queue itself
+		Evidence: []diagnose.Evidence{
+			{Kind: "wait", Ref: waits + "_sum", Value: waited, Unit: "s", Text: fmt.Sprintf("that %.0f requests waited for a seat; they executed for %.1f s", count, executed)},
+		},
+		RefutedBy: "a run with more seats in which requests wait as long",
+	}
+	if lost > 0 {
+		f.Summary += fmt.Sprintf(", and %.0f were refused (429)", lost)
+	}
+	if suffers {
+		f.Summary += ": " + text
+	}
+	f.Summary += "."
+	if lost > 0 {
+		f.Sources = 2
+		f.Evidence = append(f.Evidence, diagnose.Evidence{Kind: "rate", Ref: "apiserver_flowcontrol_rejected_requests_total", Value: lost, Unit: "requests", Text: "were refused with 429 (queue full, or 15 s in it)"})
+	}
+	for label, l := range v.GaugeBy(diagnose.APIServer, seats, "priority_level", nil, v.Load) {
+		if label == worst {
+			f.Evidence = append(f.Evidence, diagnose.Evidence{Kind: "config", Ref: seats + `{priority_level="` + label + `"}`, Value: l.Mean, Unit: "seats", Text: "of priority level " + label})
+		}
+	}
+	if used, _, ok := v.Mean(diagnose.APIServer, "apiserver_flowcontrol_priority_level_seat_utilization", diagnose.Labels{"priority_level": worst, "phase": "executing"}); ok {
+		f.Evidence = append(f.Evidence, diagnose.Evidence{Kind: "busy", Ref: "apiserver_flowcontrol_priority_level_seat_utilization", Value: used, Unit: "1", Text: "of its seats were taken on average"})
+	}
+	if m, ok := v.MachineCPU(v.Plateau); ok {
+		f.Evidence = append(f.Evidence, diagnose.Evidence{Kind: "busy", Ref: "machine", Value: m.Share, Unit: "1", Text: fmt.Sprintf("the machine's CPU was %.0f %% busy", 100*m.Share)})
+	}
+	for _, s := range v.LostStages() {
+		f.Claims[s.Name] = share * *s.ExcessSeconds
+	}
+	if lost := v.LostStages(); len(lost) > 0 {
+		if f.Stage = lost[0].Name; f.Stage == diagnose.Scheduling {
+			f.Stage = diagnose.Queue
+		}
+	}
+	f.RequestSeconds = share * v.API.LostSeconds
+	if len(set) > 0 {
+		f.Sources = 2
+		f.Advice = diagnose.Advice{Set: set, Text: fmt.Sprintf("Raise --max-requests-inflight and --max-mutating-requests-inflight from %d together to the defaults, %d and %d. The price: more requests in progress at a time, which takes memory, and CPU that must be there.", total, inflight, mutating)}
+		f.Evidence = append(f.Evidence, diagnose.Evidence{Kind: "config", Ref: "kube-apiserver --max-requests-inflight, --max-mutating-requests-inflight", Value: float64(total), Unit: "requests", Text: "may be in progress at a time, by the flags"})
+	} else {
+		f.Advice.Text = fmt.Sprintf("Find who fills priority level %s (kubedyno requests), give that client a FlowSchema and a level of its own, or raise nominalConcurrencyShares of the level. The price: shares are taken from the other levels.", worst)
+	}
+	f.Prediction = &diagnose.Prediction{Resource: "unknown", Text: fmt.Sprintf("with seats enough a request takes %.0f %% less time", 100*share)}
+	return diagnose.Found(f)
+}
+
+// seatsByFlags is how many requests may be in progress, and what lifts flags
+// that are below their defaults.
+func seatsByFlags(v *diagnose.View, set map[string]string) int {
+	total := 0
+	for flag, normal := range map[string]int{"max-requests-inflight": inflight, "max-mutating-requests-inflight": mutating} {
+		n := normal
+		if x, has, _ := v.Flag(diagnose.APIServer, flag); has {
+			if y, err := strconv.Atoi(x); err == nil {
+				n = y
+			}
+		}
+		if n > 0 && n < normal {
+			set[diagnose.APIServer+".args."+flag] = strconv.Itoa(normal)
+		}
+		total += n
+	}
+	return total
+}

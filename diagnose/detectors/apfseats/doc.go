@@ -1,0 +1,2 @@
+// Package apfseats finds an API server with too few seats for its requests.
+package apfseats

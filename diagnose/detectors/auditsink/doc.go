@@ -1,0 +1,2 @@
+// Package auditsink finds audit logs that requests wait for.
+package auditsink

@@ -1,0 +1,2 @@
+// Package authorization finds slow authorization.
+package authorization

@@ -1,0 +1,2 @@
+// Package connections finds clients that open a connection for each request.
+package connections

@@ -1,0 +1,2 @@
+// Package encryption finds slow encryption at rest.
+package encryption

@@ -1,0 +1,2 @@
+// Package eventflood finds clients that flood the cluster with Events.
+package eventflood

@@ -1,0 +1,92 @@
+// Package consumer judges clients that ask for more than anybody needs: the
+// part that the detectors of storms share. What such a client costs is waste.
+// It holds the run back only where the CPU that it burns is what the others
+// lack, and then by as much as that CPU would have carried.
+package consumer
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/kubedyno/kubedyno/diagnose"
+)
+
+const (
+	// full is where CPUs count as used up: as in machine-cpu and component-cpu.
+	full, fullQuota = 0.9, 0.85
+	// relieved is the utilisation below which queues in front of a CPU are
+	// short: at 0.85 a request waits some six times its own time.
+	relieved = 0.85
+	// named is the least share of a full CPU for which its owner is blamed.
+	named = 0.2
+)
+
+// Judge fills in what a finding about clients costs, and whether that makes it
+// waste or a bottleneck. path is the class of work that only they cause, or "".
+func Judge(v *diagnose.View, f *diagnose.Finding, talks []diagnose.Talk, path string) {
+	f.Cost = v.CostOf(talks, path)
+	f.Evidence = append(f.Evidence, diagnose.Evidence{Kind: "rate", Ref: "requests", Value: f.Cost.RequestsPerSecond, Unit: "1/s", Text: f.Cost.String()})
+	Weigh(v, f)
+}
+
+// Weigh is Judge for a finding whose cost is known.
+func Weigh(v *diagnose.View, f *diagnose.Finding) {
+	f.Class = diagnose.Waste
+	_, suffers := v.Suffers()
+	share, of := burnt(v, f.Cost)
+	if !suffers || share < named {
+		return
+	}
+	f.Class, f.Consumes = diagnose.Bottleneck, true
+	f.Claims = map[string]float64{}
+	held := share
+	if m, ok := v.MachineCPU(v.Plateau); ok && v.Meta.Workload.OfferedRate > 0 && m.Share*(1-share) < relieved {
+		held = 1 // the load has a rate of its own: without this there is room for it
+	}
+	for _, s := range v.LostStages() {
+		f.Claims[s.Name] = held * *s.ExcessSeconds
+	}
+	if lost := v.LostStages(); len(lost) > 0 {
+		if f.Stage = lost[0].Name; f.Stage == diagnose.Scheduling {
+			f.Stage = diagnose.Queue
+		}
+	}
+	f.RequestSeconds = held * v.API.LostSeconds
+	text, _ := v.Suffers()
+	f.Summary += fmt.Sprintf(" It uses %.0f %% of the CPU of %s, which is full: %s.", 100*share, of, text)
+	f.Evidence = append(f.Evidence, diagnose.Evidence{Kind: "busy", Ref: "processes", Value: share, Unit: "1", Text: fmt.Sprintf("its part of the CPU of %s, which is full", of)})
+}
+
+// burnt is which part of a full CPU a cost is, and whose CPU that is.
+func burnt(v *diagnose.View, c *diagnose.Cost) (share float64, of string) {
+	if c.ServerCPUSeconds == nil {
+		return 0, ""
+	}
+	if u, _, ok := v.QuotaUse(diagnose.APIServer); ok && u >= fullQuota {
+		return *c.ServerCPUShare, diagnose.APIServer
+	}
+	m, ok := v.MachineCPU(v.Plateau)
+	whole, okWhole := v.MachineCPU(v.Load)
+	if !ok || !okWhole || m.Share < full || whole.Busy <= 0 {
+		return 0, ""
+	}
+	x := *c.ServerCPUSeconds
+	if c.ClientCPUSeconds != nil {
+		x += *c.ClientCPUSeconds
+	}
+	return min(1, x/whole.Busy), "the machine"
+}
+
+// Agents are the names of clients, a few.
+func Agents(talks []diagnose.Talk) string {
+	var names []string
+	for _, t := range talks {
+		if len(names) == 0 || names[len(names)-1] != t.Agent {
+			names = append(names, t.Agent)
+		}
+	}
+	if len(names) > 3 {
+		return strings.Join(names[:3], ", ") + fmt.Sprintf(" and %d more", len(names)-3)
+	}
+	return strings.Join(names, ", ")
+}

@@ -1,0 +1,125 @@
+package lockherd
+
+import (
+	"fmt"
+
+	"github.com/kubedyno/kubedyno/diagnose"
+	"github.com/kubedyno/kubedyno/diagnose/detectors/internal/consumer"
+)
+
+const (
+	// locks of one client. A program has one, or one for each of its controllers.
+	locks = 10
+	// perWrite: requests for each write that succeeded. The one that holds a lock
+	// renews it by one write; each other candidate asks for it by a read.
+	perWrite = 1.5
+	// perSecond: below it nobody minds.
+	perSecond = 1.0
+)
+
+// Detector finds the cause.
+var Detector = diagnose.Detector{
+	Name:  "lock-herd",
+	Title: "A client has a lock for each object, and its replicas race for all of them",
+	Doc: `Leader election is made for a program: one lock, one holder. Some controllers take a lock for each object that they work on (volume provisioners before v1 had one for each claim), and all replicas race for each: every candidate asks for every
+lock every 2 s, work or no work. With n objects and r replicas that is n × r / 2 requests a second; the client's own limit then lets so few through that locks expire before they are renewed, and work is begun and given up.
+
+**Evidence.** One client reads and writes at least 10 different locks (leases, or Endpoints and ConfigMaps that it both reads and writes), reads included at least 1.5 requests for each write that succeeded, at least one a second. A steady rate
+at a round number (its client limit is used up), conflicts on locks and failed renewals in its log, where that was recorded, are further witnesses. Where the run makes claims, pods that wait for their volumes wait for this.
+
+**Look-alikes.** Renewals of nodes' leases (only writes, each by its owner: heartbeat-churn); an election with short periods (few locks); shared objects that are not locks (conflict-storm).`,
+	Detect: detect,
+}
+
+func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
+	if !v.HasRequests {
+		return diagnose.NotAssessed("the requests: who asks for which lock is in the audit log only")
+	}
+	type herd struct {
+		talks                  []diagnose.Talk
+		gets, writes, requests int
+		names, conflicts       int
+		times                  int
+	}
+	by := map[string]*herd{}
+	var order []string
+	for _, t := range v.TalksOf(func(t *diagnose.Talk) bool {
+		return !t.Harness && (t.Resource == "leases" || t.Resource == "endpoints") && (t.Verb == "get" || t.Verb == "update" || t.Verb == "create" || t.Verb == "patch")
+	}) {
+		key := t.Agent + " " + t.Resource
+		h := by[key]
+		if h == nil {
+			h = &herd{}
+			by[key] = h
+			order = append(order, key)
+		}
+		h.talks = append(h.talks, t)
+		h.requests += t.Count
+		h.names = max(h.names, t.Names)
+		h.conflicts += t.Codes[409]
+		if t.Verb == "get" {
+			h.gets += t.Count
+		} else {
+			h.writes += t.Succeeded()
+		}
+	}
+	var found []diagnose.Finding
+	most := 0
+	for _, key := range order {
+		h := by[key]
+		most = max(most, h.names)
+		rate := float64(h.requests) / v.Span()
+		each := float64(h.requests) / float64(max(1, h.writes))
+		if h.names < locks || h.gets < h.names || each < perWrite || rate < perSecond || h.writes == 0 && h.conflicts == 0 && h.gets == h.requests {
+			continue
+		}
+		found = append(found, finding(v, h.talks, h.names, h.writes, h.conflicts, rate, each))
+	}
+	if len(found) == 0 {
+		return diagnose.NotThere("no client reads and writes %d locks; the most are %d", locks, most)
+	}
+	return diagnose.Found(found...)
+}
+
+func finding(v *diagnose.View, talks []diagnose.Talk, names, writes, conflicts int, rate, each float64) diagnose.Finding {
+	t := talks[0]
+	f := diagnose.Finding{
+		Component: "client:" + t.Agent, Resource: "lock", Sources: 1,
+		Cause:   fmt.Sprintf("%s elects a leader for each of %d %s", t.Agent, names, t.Resource),
+		Summary: fmt.Sprintf("%s has a lock for each object: its replicas race for %d %s with %.3g requests a second, and only one request in %.1f takes or renews a lock.", t.Agent, names, t.Resource, rate, each),
+		Evidence: []diagnose.Evidence{
+			{Kind: "pattern", Ref: "requests of " + t.Agent, Value: float64(names), Unit: "locks", Text: fmt.Sprintf("%d different %s are read and written by one client", names, t.Resource)},
+			{Kind: "rate", Ref: "requests of " + t.Agent, Value: rate, Unit: "1/s", Text: fmt.Sprintf("requests for locks; %d writes succeeded, %d lost the race (409)", writes, conflicts)},
+		},
+		Advice:    diagnose.Advice{Text: fmt.Sprintf("Let %s hold one lock for the whole program (one leader that works on all objects, or objects shared out among replicas), read from its informer before it asks for a lock, and back off exponentially. Then %.3g requests a second become one renewal in 2 s for each replica. The price: one replica works, the others only stand by.", t.Agent, rate)},
+		RefutedBy: "the same client with one lock that is no faster, and no fewer requests for locks",
+	}
+	for _, x := range talks {
+		if cv, ok := x.CV(); ok && x.Verb == "get" && cv < 0.5 {
+			f.Evidence = append(f.Evidence, diagnose.Evidence{Kind: "pattern", Ref: "requests of " + t.Agent, Value: cv, Text: fmt.Sprintf("its reads come like a metronome (gaps vary by %.2f): its own client limit is used up by locks", cv)})
+		}
+	}
+	program := t.Agent
+	if waited, ok := v.Increase(program, "rest_client_rate_limiter_duration_seconds_sum", nil); ok && waited > 0 {
+		f.Sources = 2
+		f.Evidence = append(f.Evidence, diagnose.Evidence{Kind: "wait", Ref: `rest_client_rate_limiter_duration_seconds_sum{component="` + program + `"}`, Value: waited, Unit: "s", Text: "its requests waited in its own client limit"})
+	}
+	for _, kind := range []string{"lease-lost", "lease-slow"} {
+		if l, ok := v.Log(program, kind); ok && l.Count > 0 {
+			f.Sources = 2
+			f.Evidence = append(f.Evidence, diagnose.Evidence{Kind: "rate", Ref: "log of " + program, Value: float64(l.Count), Unit: "lines", Text: "of its log: " + l.Last.Detail})
+		}
+	}
+	if conflicts > 0 {
+		f.Sources = max(f.Sources, 2) // who wins and who loses are told by different answers
+	}
+	consumer.Judge(v, &f, talks, "")
+	if v.Claims != nil && f.Class == diagnose.Waste {
+		// Pods wait for volumes that this client makes one by one.
+		if excess := v.Excess(diagnose.Start); excess > 0 && v.Symptom() {
+			f.Class, f.Stage = diagnose.Bottleneck, diagnose.Start
+			f.Claims = map[string]float64{diagnose.Start: excess}
+		}
+	}
+	return f
+}

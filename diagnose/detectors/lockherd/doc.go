@@ -1,0 +1,2 @@
+// Package lockherd finds clients with a lock for each object.
+package lockherd

@@ -1,0 +1,2 @@
+// Package policies finds expensive admission policies.
+package policies

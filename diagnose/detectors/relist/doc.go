@@ -1,0 +1,2 @@
+// Package relist finds watches that end and begin again.
+package relist

@@ -1,0 +1,2 @@
+// Package timeouts finds time limits of the API server that are too short.
+package timeouts

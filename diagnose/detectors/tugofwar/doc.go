@@ -1,0 +1,2 @@
+// Package tugofwar finds clients that undo each other's changes.
+package tugofwar

@@ -1,0 +1,2 @@
+// Package uncached finds reads that pass by the API server's cache.
+package uncached

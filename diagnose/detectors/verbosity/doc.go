@@ -1,0 +1,2 @@
+// Package verbosity finds components that log more than anybody reads.
+package verbosity

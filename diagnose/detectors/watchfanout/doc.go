@@ -1,0 +1,2 @@
+// Package watchfanout finds changes that are sent to very many watches.
+package watchfanout

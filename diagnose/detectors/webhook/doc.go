@@ -1,0 +1,2 @@
+// Package webhook finds slow admission webhooks.
+package webhook
