@@ -378,6 +378,10 @@ func (v *View) Resource(component, kind string) (Resource, bool) {
 // of a server at 0.9 is already nine times the service time.
 const saturated = 0.9
 
+// halfStopped is the share of a quota's periods from which being stopped is what
+// a process does.
+const halfStopped = 0.5
+
 // Upstream names what is so busy that it alone may slow everything: the
 // machine, or a component at its own quota. Empty where nothing is, or where
 // it is unknown.
@@ -391,6 +395,11 @@ func (v *View) Upstream() string {
 		}
 		if u, _, ok := v.QuotaUse(c); ok && u >= saturated {
 			return fmt.Sprintf("%s uses %.0f %% of its CPU quota", c, 100*u)
+		}
+		// A quota that nobody told us of, its container's or a group's, still
+		// stops it.
+		if _, stops, ok := v.Throttled(c, v.Plateau); ok && stops >= halfStopped {
+			return fmt.Sprintf("%s was stopped by a CPU quota in %.0f %% of its periods", c, 100*stops)
 		}
 	}
 	return ""

@@ -88,6 +88,22 @@ func (v *View) SchedulerWork() *SchedulerWork {
 	return w
 }
 
+// HeldBeforeBind is the share of stage bind that plugins at PreBind and Permit
+// held pods for: their volumes, say. It is 0 where that is not known.
+func (v *View) HeldBeforeBind() float64 {
+	const point = "scheduler_framework_extension_point_duration_seconds_sum"
+	bind, ok := v.Increase(Scheduler, point, Labels{"extension_point": "Bind"})
+	if !ok {
+		return 0
+	}
+	pre, _ := v.Increase(Scheduler, point, Labels{"extension_point": "PreBind"})
+	permit, _ := v.Increase(Scheduler, "scheduler_permit_wait_duration_seconds_sum", nil)
+	if pre+permit <= 0 {
+		return 0
+	}
+	return (pre + permit) / (bind + pre + permit)
+}
+
 // accountScheduling is what a user feels where pods are scheduled and never
 // started.
 func (v *View) accountScheduling() {

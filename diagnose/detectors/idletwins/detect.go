@@ -34,7 +34,7 @@ both die.
 
 **Price of the advice.** While the one replica restarts, nobody answers.
 
-**Not meant.** The control plane's own components, whose replicas are on different machines, and kubedyno's.`,
+**Look-alikes.** The control plane's own components, whose replicas are on different machines, and kubedyno's.`,
 	Detect: detect,
 }
 

@@ -114,11 +114,23 @@ func finding(v *diagnose.View, talks []diagnose.Talk, names, writes, conflicts i
 		f.Sources = max(f.Sources, 2) // who wins and who loses are told by different answers
 	}
 	consumer.Judge(v, &f, talks, "")
-	if v.Claims != nil && f.Class == diagnose.Waste {
-		// Pods wait for volumes that this client makes one by one.
-		if excess := v.Excess(diagnose.Start); excess > 0 && v.Symptom() {
-			f.Class, f.Stage = diagnose.Bottleneck, diagnose.Start
-			f.Claims = map[string]float64{diagnose.Start: excess}
+	if v.Claims == nil || !v.Symptom() {
+		return f
+	}
+	// Pods wait for volumes that this client makes one by one: before they are
+	// bound where a claim waits for its first consumer, else before they start.
+	if f.Claims == nil {
+		f.Claims = map[string]float64{}
+	}
+	if held := v.HeldBeforeBind(); held > 0 {
+		f.Claims[diagnose.Bind] = max(f.Claims[diagnose.Bind], held*v.Excess(diagnose.Bind))
+	} else {
+		f.Claims[diagnose.Start] = max(f.Claims[diagnose.Start], v.Excess(diagnose.Start))
+	}
+	most := 0.0
+	for _, stage := range diagnose.StageNames {
+		if x := f.Claims[stage]; x > most {
+			most, f.Stage, f.Class, f.Consumes = x, stage, diagnose.Bottleneck, true
 		}
 	}
 	return f

@@ -33,7 +33,7 @@ idle cluster such jobs are most of the CPU.
 period, at least 1 % of all. The period is claimed only where noise would hardly show one; its error is given. The writes' share that changed nothing is told where the API server's
 metrics say it.
 
-**Not meant.** The components' own clocks: leases, resyncs, compaction, the collectors of this recording.`,
+**Look-alikes.** The components' own clocks: leases, resyncs, compaction, the collectors of this recording.`,
 	Detect: detect,
 }
 

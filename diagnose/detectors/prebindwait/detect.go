@@ -9,6 +9,9 @@ import (
 const (
 	// share of the bind stage's time that PreBind and Permit must hold.
 	share = 0.5
+	// behind is the share of the bind stage that an earlier finding must claim to
+	// be the reason of the wait: who makes the volumes late.
+	behind = 0.5
 	// long is the mean wait, in seconds, from which it is one.
 	long = 0.1
 )
@@ -26,7 +29,7 @@ claimed. Each pod waits in a goroutine of its own, so that the scheduler goes on
 	Detect: detect,
 }
 
-func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
+func detect(v *diagnose.View, earlier []diagnose.Finding) diagnose.Outcome {
 	if !v.StagesOK {
 		return diagnose.NotAssessed("stages: %s", v.StagesWhy)
 	}
@@ -48,6 +51,11 @@ func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
 	each := held / float64(max(1, v.Counts.Bound))
 	if held < share*(bind+held) || each < long {
 		return diagnose.NotThere("PreBind and Permit held pods for %.3f s each, of %.3f s in stage bind", each, (bind+held)/float64(max(1, v.Counts.Bound)))
+	}
+	for _, f := range earlier {
+		if f.Claims[diagnose.Bind] >= behind*lost {
+			return diagnose.NotThere("PreBind and Permit held pods for %.1f s each; %s says why", each, f.ID)
+		}
 	}
 	where := "PreBind"
 	if permit > pre {
