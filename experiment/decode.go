@@ -288,6 +288,7 @@ var (
 	perSecondType    = reflect.TypeFor[perSecondRate]()
 	limitType        = reflect.TypeFor[Limit]()
 	quantityType     = reflect.TypeFor[Quantity]()
+	literalType      = reflect.TypeFor[Literal]()
 	distributionType = reflect.TypeFor[Distribution]()
 	manifestType     = reflect.TypeFor[Manifest]()
 )
@@ -385,6 +386,8 @@ func want(t reflect.Type) string {
 		return "a duration such as 5s, a rate such as 100/s or a number of failures"
 	case quantityType:
 		return "a quantity such as 500m, 16 or 64Gi"
+	case literalType:
+		return "a number, a duration or a rate"
 	case perSecondType:
 		return "a rate such as 20/s"
 	}
@@ -464,6 +467,12 @@ func parseScalar(n *yaml.Node, v reflect.Value) error {
 			return fmt.Errorf("%w, got %s", err, describe(n))
 		}
 		v.Set(reflect.ValueOf(limit))
+		return nil
+	case literalType:
+		if n.Value == "" {
+			return mismatch
+		}
+		v.SetString(n.Value)
 		return nil
 	case quantityType:
 		if _, err := Quantity(n.Value).parse(); errors.Is(err, strconv.ErrSyntax) || n.Value == "" {

@@ -97,6 +97,8 @@ func encode(v, def reflect.Value) *yaml.Node {
 		return scalar("!!str", formatDuration(x))
 	case Limit:
 		return scalar("!!str", x.String())
+	case Literal:
+		return &yaml.Node{Kind: yaml.ScalarNode, Value: string(x)}
 	case Quantity:
 		return &yaml.Node{Kind: yaml.ScalarNode, Value: string(x)} // 16 needs no quotes
 	case Rate:

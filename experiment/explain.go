@@ -3,6 +3,7 @@ package experiment
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -15,6 +16,7 @@ func (e *Experiment) Explain() string {
 	x.cluster()
 	x.observe()
 	x.actors()
+	x.faults()
 	steps := e.Plan()
 	x.line("")
 	x.line("What is done, in order:")
@@ -163,6 +165,13 @@ func (x *explainer) actors() {
 			text += ", during " + strings.Join(a.During, " and ")
 		}
 		x.line("%s.", text)
+	}
+}
+
+// faults says what is put wrong on purpose.
+func (x *explainer) faults() {
+	for _, f := range append(slices.Clone(x.e.made), x.e.Faults...) {
+		x.line("Put wrong on purpose: %s, %s.", f.Name, f.Strength())
 	}
 }
 

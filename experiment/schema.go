@@ -57,6 +57,8 @@ func (s *schemer) of(t reflect.Type, r rules) object {
 		return object{"anyOf": []object{{"type": "string"}, {"type": "integer", "minimum": 0}}, "description": want(t)}
 	case quantityType:
 		return object{"anyOf": []object{{"type": "number", "minimum": 0}, {"type": "string", "pattern": `^([0-9.]+)[a-zA-Z]*$|` + variableReference}}}
+	case literalType:
+		return object{"type": []string{"string", "number"}}
 	case manifestType:
 		return object{"type": "object"}
 	case distributionType:

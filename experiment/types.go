@@ -22,7 +22,10 @@ type Experiment struct {
 	Cluster Cluster `yaml:"cluster"`
 	Observe Observe `yaml:"observe"`
 	// Actors are clients that run beside the phases.
-	Actors     []Actor     `yaml:"actors"`
+	Actors []Actor `yaml:"actors"`
+	// Faults are what is put wrong on purpose; package fault knows them by name,
+	// and makes changes of this experiment of them before it is run.
+	Faults     []Fault     `yaml:"faults"`
 	Phases     []Phase     `yaml:"phases" rule:"required"`
 	Objectives []Objective `yaml:"objectives"`
 
@@ -33,8 +36,36 @@ type Experiment struct {
 	Variants    []Variant `yaml:"variants"`
 	Repetitions int       `yaml:"repetitions" rule:"min=1,max=1000"`
 
-	source source // where each value came from, for messages
+	source source  // where each value came from, for messages
+	made   []Fault // what Made says
 }
+
+// Fault is one thing that is put wrong on purpose, as strong as its intensity or
+// its value says; with neither, middle.
+type Fault struct {
+	Name      string    `yaml:"name" rule:"required,name"`
+	Intensity Intensity `yaml:"intensity"`
+	// Value is of the fault's own parameter, with the unit that it has.
+	Value Literal `yaml:"value"`
+}
+
+// Intensity is one of the three strengths that each fault has.
+type Intensity string
+
+// The intensities.
+const (
+	Low    Intensity = "low"
+	Middle Intensity = "middle"
+	High   Intensity = "high"
+)
+
+func (Intensity) values() []string { return Intensities() }
+
+// Intensities lists them, the weakest first.
+func Intensities() []string { return []string{string(Low), string(Middle), string(High)} }
+
+// Literal is a number, a duration or a rate, whichever who reads it wants.
+type Literal string
 
 // Profile is a named set of component flags.
 type Profile string
@@ -205,6 +236,7 @@ const (
 	ActKubectlApply ActorKind = "kubectl-apply" // the real kubectl, again and again
 	ActLister       ActorKind = "lister"        // lists again and again
 	ActLockers      ActorKind = "lockers"       // compete for a lock for each claim
+	ActScraper      ActorKind = "scraper"       // read the API server's metrics
 	ActWatchers     ActorKind = "watchers"      // hold watches
 	ActWriters      ActorKind = "writers"       // write to the same objects
 )
@@ -212,7 +244,7 @@ const (
 func (ActorKind) values() []string {
 	return []string{
 		string(ActConnections), string(ActController), string(ActElectors), string(ActEvents), string(ActHeartbeats),
-		string(ActKubectlApply), string(ActLister), string(ActLockers), string(ActWatchers), string(ActWriters),
+		string(ActKubectlApply), string(ActLister), string(ActLockers), string(ActScraper), string(ActWatchers), string(ActWriters),
 	}
 }
 

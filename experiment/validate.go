@@ -305,6 +305,7 @@ func (e *Experiment) problems() Problems {
 	c.storage()
 	c.phases()
 	c.actors()
+	c.faults()
 	c.objectives()
 	c.variants()
 	return c.problems
@@ -357,6 +358,7 @@ var uses = map[ActorKind][]string{
 	ActKubectlApply: {"rate", "count", "objects"},
 	ActLister:       {"rate", "count", "resource", "stale", "qps", "burst"},
 	ActLockers:      {"count", "qps", "burst"},
+	ActScraper:      {"rate", "count", "qps", "burst"},
 	ActWatchers:     {"count", "resource"},
 	ActWriters:      {"rate", "count", "objects", "qps", "burst"},
 }
@@ -396,6 +398,22 @@ func (c *checker) actors() {
 			if _, ok := c.names[name]; !ok {
 				c.fail(fmt.Sprintf("%s.during[%d]", at, j), unknown("phase", name, sortedKeys(c.names)))
 			}
+		}
+	}
+}
+
+// faults checks that each is there once, and as strong as one thing says. Their
+// names and values are for who knows them to check.
+func (c *checker) faults() {
+	taken := map[string]bool{}
+	for i, f := range c.e.Faults {
+		at := fmt.Sprintf("faults[%d]", i)
+		if f.Name != "" && taken[f.Name] {
+			c.fail(at+".name", fmt.Sprintf("fault %q is here a second time", f.Name))
+		}
+		taken[f.Name] = true
+		if f.Intensity != "" && f.Value != "" {
+			c.fail(at, "has an intensity and a value: leave one of them out")
 		}
 	}
 }

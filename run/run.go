@@ -175,6 +175,9 @@ func (s *session) create() (*record.Writer, error) {
 	if err := e.Whole(); err != nil {
 		return nil, err
 	}
+	if len(e.Faults) > 0 { // they change the experiment, which would be run without them
+		return nil, fmt.Errorf("experiment %s: fault %s was not injected", e.Name, e.Faults[0].Name)
+	}
 	effective, err := e.WithoutSecrets(record.RedactArgs).YAML()
 	if err != nil {
 		return nil, fmt.Errorf("experiment %s: %w", e.Name, err)

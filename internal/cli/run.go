@@ -16,6 +16,7 @@ import (
 	"github.com/kubedyno/kubedyno/diagnose"
 	"github.com/kubedyno/kubedyno/diagnose/detectors"
 	"github.com/kubedyno/kubedyno/experiment"
+	"github.com/kubedyno/kubedyno/fault"
 	"github.com/kubedyno/kubedyno/internal/progress"
 	"github.com/kubedyno/kubedyno/load"
 	"github.com/kubedyno/kubedyno/record"
@@ -34,6 +35,7 @@ type runFlags struct {
 	variant             string
 	kubeconfig, context string
 	seed                int64
+	faults              []string
 	variantSets         []string // the settings of the variant
 	out                 string
 	observe             observeFlags
@@ -53,6 +55,8 @@ func (f *runFlags) register(cmd *cobra.Command) {
 	fs.StringVar(&f.kubeconfig, "kubeconfig", "", "use the existing cluster of this kubeconfig instead of starting a lab")
 	fs.StringVar(&f.context, "context", "", "context of the kubeconfig (default: its current one)")
 	fs.Int64Var(&f.seed, "seed", 0, "seed of every random choice (default: the experiment's)")
+	fs.StringArrayVar(&f.faults, "fault", nil, "put something wrong on purpose, NAME, NAME=low|middle|high or NAME=VALUE; can be given again (see 'kubedyno fault list')")
+	_ = cmd.RegisterFlagCompletionFunc("fault", completeFault)
 	f.observe.register(cmd)
 	_ = cmd.RegisterFlagCompletionFunc("profile", cobra.FixedCompletions([]string{"stock", "tuned"}, cobra.ShellCompDirectiveNoFileComp))
 }
@@ -108,6 +112,12 @@ func (f *runFlags) load(cmd *cobra.Command, name string) (*experiment.Experiment
 	if err != nil {
 		return nil, err
 	}
+	return f.change(cmd, e, sets)
+}
+
+// change applies to an experiment what flags say. What it returns is checked.
+func (f *runFlags) change(cmd *cobra.Command, e *experiment.Experiment, sets []string) (*experiment.Experiment, error) {
+	changed := cmd.Flags().Changed
 	if f.existing() {
 		e.Cluster.Existing = true
 		if !changed("nodes") {
@@ -127,7 +137,14 @@ func (f *runFlags) load(cmd *cobra.Command, name string) (*experiment.Experiment
 	if err != nil {
 		return nil, err
 	}
+	for _, text := range f.faults {
+		name, strength, _ := strings.Cut(text, "=")
+		e.Faults = append(e.Faults, experiment.ParseFault(name, strength))
+	}
 	if err := e.Apply(parsed); err != nil {
+		return nil, err
+	}
+	if err := fault.Inject(e, parsed); err != nil {
 		return nil, err
 	}
 	if err := load.Check(e); err != nil {
@@ -199,6 +216,11 @@ was missed; 4 the run is invalid, its numbers must not be used.`,
 			if err := performRun(cmd.Context(), env, &f, e, f.given(), f.out, ""); err != nil {
 				return err
 			}
+			if format == "text" {
+				if err := printEffects(env, f.out); err != nil {
+					return err
+				}
+			}
 			return summarise(env, format, f.out)
 		},
 	}
@@ -258,7 +280,7 @@ func performRun(ctx context.Context, env *Env, f *runFlags, e *experiment.Experi
 	bar := progress.New(env.Stderr, env.StderrTTY, env.Width, env.Now)
 	defer bar.Done()
 	bar.Note(fmt.Sprintf("recording to %s", out))
-	if err := run.Run(ctx, run.Options{
+	err := run.Run(ctx, run.Options{
 		Experiment: e,
 		Settings:   sets,
 		Out:        out,
@@ -273,11 +295,11 @@ func performRun(ctx context.Context, env *Env, f *runFlags, e *experiment.Experi
 		Watch:      watch{bar},
 		Log:        env.Log,
 		Now:        env.Now,
-	}); err != nil {
-		return err
+	})
+	if err == nil {
+		_, err = record.Calibrate(out, calibrationFolder(env))
 	}
-	_, err := record.Calibrate(out, calibrationFolder(env))
-	return err
+	return errors.Join(err, keepEffects(e, out))
 }
 
 // watch shows a run's state on the terminal.

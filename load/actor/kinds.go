@@ -46,6 +46,8 @@ var kinds = []Kind{
 		Config{Rate: 1, Count: 4, Resource: "pods"}, lister},
 	{"lockers", "for each claim that is not bound, count candidates compete for a lock by client-go's leader election until it is",
 		Config{Count: 3}, lockers},
+	{"scraper", "reads the API server's metrics, as monitoring does",
+		Config{Rate: 0.1, Count: 2}, scraper},
 	{"watchers", "watches of one resource in all namespaces, held and opened again",
 		Config{Count: 100, Resource: "pods"}, watchers},
 	{"writers", "clients that each read a shared object, change it and write it back, and begin again when another was faster",
@@ -279,6 +281,16 @@ func lister(ctx context.Context, a *actor) error {
 				req = req.Param("resourceVersion", "0")
 			}
 			return drain(ctx, req)
+		})
+	})
+	return nil
+}
+
+// scraper reads metrics.
+func scraper(ctx context.Context, a *actor) error {
+	a.each(ctx, func(ctx context.Context, _, _ int) {
+		_ = a.act("scrape", func() error {
+			return drain(ctx, a.client.CoreV1().RESTClient().Get().AbsPath("/metrics").SetHeader("Accept", "text/plain"))
 		})
 	})
 	return nil
