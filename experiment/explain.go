@@ -73,6 +73,9 @@ func (x *explainer) cluster() {
 	if words := c.Node.inWords(); len(words) > 0 && c.Nodes.Hollow > 0 {
 		x.line("  On each hollow node %s.", strings.Join(words, "; "))
 	}
+	if c.CPU != 0 {
+		x.line("  The control plane's components are held to %s cores together.", formatFloat(c.CPU))
+	}
 	for _, name := range sortedKeys(c.Components) {
 		x.line("  %s %s", name, strings.Join(c.Components[name].inWords(), ", "))
 	}
@@ -125,6 +128,15 @@ func (c Component) inWords() []string {
 	if c.CPU != 0 {
 		words = append(words, fmt.Sprintf("held to %s cores", formatFloat(c.CPU)))
 	}
+	if c.SyncDelay != 0 {
+		words = append(words, fmt.Sprintf("with each sync to disk %s longer", formatDuration(c.SyncDelay)))
+	}
+	if c.Latency != 0 {
+		words = append(words, fmt.Sprintf("with %s to it and back", formatDuration(c.Latency)))
+	}
+	if c.Files != 0 {
+		words = append(words, fmt.Sprintf("with at most %d open files", c.Files))
+	}
 	return words
 }
 
@@ -156,6 +168,7 @@ func (x *explainer) actors() {
 			{"rate", a.Rate.String(), a.Rate.PerSecond != 0}, {"count", strconv.Itoa(a.Count), a.Count != 0},
 			{"objects", strconv.Itoa(a.Objects), a.Objects != 0}, {"resource", a.Resource, a.Resource != ""},
 			{"qps", formatFloat(a.QPS), a.QPS != 0}, {"burst", strconv.Itoa(a.Burst), a.Burst != 0}, {"stale", "yes", a.Stale},
+			{"delay", formatDuration(a.Delay), a.Delay != 0}, {"refuse", formatFloat(a.Refuse) + " %", a.Refuse != 0},
 		} {
 			if n.given {
 				text += fmt.Sprintf(", %s %s", n.name, n.value)

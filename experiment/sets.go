@@ -138,6 +138,12 @@ func (d *decoder) setComponent(c *Component, at, rest, value string) {
 		d.placed(at+".binary", nil)
 	case part == "off":
 		d.value(&yaml.Node{Kind: yaml.ScalarNode, Value: value}, reflect.ValueOf(&c.Off).Elem(), at+".off")
+	case part == "syncDelay":
+		d.value(&yaml.Node{Kind: yaml.ScalarNode, Value: value}, reflect.ValueOf(&c.SyncDelay).Elem(), at+".syncDelay")
+	case part == "latency":
+		d.value(&yaml.Node{Kind: yaml.ScalarNode, Value: value}, reflect.ValueOf(&c.Latency).Elem(), at+".latency")
+	case part == "files":
+		d.value(&yaml.Node{Kind: yaml.ScalarNode, Value: value}, reflect.ValueOf(&c.Files).Elem(), at+".files")
 	case part == "cpu":
 		d.value(&yaml.Node{Kind: yaml.ScalarNode, Value: value}, reflect.ValueOf(&c.CPU).Elem(), at+".cpu")
 	default:
@@ -197,6 +203,15 @@ func (c Component) with(d Component) Component {
 	}
 	if d.CPU != 0 {
 		c.CPU = d.CPU
+	}
+	if d.SyncDelay != 0 {
+		c.SyncDelay = d.SyncDelay
+	}
+	if d.Latency != 0 {
+		c.Latency = d.Latency
+	}
+	if d.Files != 0 {
+		c.Files = d.Files
 	}
 	return c
 }

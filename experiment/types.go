@@ -88,6 +88,9 @@ type Cluster struct {
 	Population Population `yaml:"population"`
 	// Components holds what differs from the profile, by component name.
 	Components map[string]Component `yaml:"components" rule:"keys=component"`
+	// CPU is a quota in cores that the control plane's components have together; 0
+	// is none.
+	CPU float64 `yaml:"cpu" rule:"min=0.05,max=1024"`
 	// Storage is a simulated CSI driver; left out, there is none.
 	Storage *Storage `yaml:"storage"`
 
@@ -182,6 +185,13 @@ type Component struct {
 	CPU float64 `yaml:"cpu" rule:"min=0.01,max=1024"`
 	// Off leaves the component out of the lab.
 	Off bool `yaml:"off"`
+	// SyncDelay is how much longer each fsync and fdatasync takes.
+	SyncDelay time.Duration `yaml:"syncDelay" rule:"min=100us,max=10s"`
+	// Latency is how much longer what is asked of etcd and its answer take on
+	// their way.
+	Latency time.Duration `yaml:"latency" rule:"min=100us,max=10s"`
+	// Files is how many files it may have open; 0 leaves the limit alone.
+	Files int `yaml:"files" rule:"min=16,max=1000000"`
 }
 
 // Level says how closely a run is watched: what each level brings, and what it
@@ -230,21 +240,27 @@ type ActorKind string
 const (
 	ActConnections  ActorKind = "connections"   // a connection for each request
 	ActController   ActorKind = "controller"    // an informer on pods, and a patch for each
+	ActDiskWriter   ActorKind = "disk-writer"   // write to the machine's disk
 	ActElectors     ActorKind = "electors"      // compete for leases
 	ActEvents       ActorKind = "events"        // create Events
 	ActHeartbeats   ActorKind = "heartbeats"    // renew leases
+	ActInstaller    ActorKind = "installer"     // make and change CustomResourceDefinitions
 	ActKubectlApply ActorKind = "kubectl-apply" // the real kubectl, again and again
 	ActLister       ActorKind = "lister"        // lists again and again
 	ActLockers      ActorKind = "lockers"       // compete for a lock for each claim
+	ActOwner        ActorKind = "owner"         // put its name on objects where another's is
+	ActRelister     ActorKind = "relister"      // watch everything from the beginning, again and again
 	ActScraper      ActorKind = "scraper"       // read the API server's metrics
 	ActWatchers     ActorKind = "watchers"      // hold watches
+	ActWebhook      ActorKind = "webhook"       // judge each pod that is made
 	ActWriters      ActorKind = "writers"       // write to the same objects
 )
 
 func (ActorKind) values() []string {
 	return []string{
-		string(ActConnections), string(ActController), string(ActElectors), string(ActEvents), string(ActHeartbeats),
-		string(ActKubectlApply), string(ActLister), string(ActLockers), string(ActScraper), string(ActWatchers), string(ActWriters),
+		string(ActConnections), string(ActController), string(ActDiskWriter), string(ActElectors), string(ActEvents), string(ActHeartbeats),
+		string(ActInstaller), string(ActKubectlApply), string(ActLister), string(ActLockers), string(ActOwner), string(ActRelister),
+		string(ActScraper), string(ActWatchers), string(ActWebhook), string(ActWriters),
 	}
 }
 
@@ -267,6 +283,10 @@ type Actor struct {
 	// QPS and Burst are client-go's own limiter.
 	QPS   float64 `yaml:"qps" rule:"min=0.01,max=100000"`
 	Burst int     `yaml:"burst" rule:"min=1,max=100000"`
+	// Delay is how long an answer takes.
+	Delay time.Duration `yaml:"delay" rule:"min=0s,max=30s"`
+	// Refuse is how many of a hundred it refuses.
+	Refuse float64 `yaml:"refuse" rule:"min=0,max=100"`
 	// During names the phases in which it runs; left out, it does from the first
 	// to the last.
 	During []string `yaml:"during"`

@@ -352,16 +352,24 @@ func (c *checker) apps() {
 var uses = map[ActorKind][]string{
 	ActConnections:  {"rate", "count"},
 	ActController:   {"count", "qps", "burst"},
+	ActDiskWriter:   {"count"},
 	ActElectors:     {"count", "objects", "qps", "burst"},
 	ActEvents:       {"rate", "count", "objects", "qps", "burst"},
 	ActHeartbeats:   {"rate", "count", "qps", "burst"},
+	ActInstaller:    {"rate", "count", "objects"},
 	ActKubectlApply: {"rate", "count", "objects"},
 	ActLister:       {"rate", "count", "resource", "stale", "qps", "burst"},
 	ActLockers:      {"count", "qps", "burst"},
+	ActOwner:        {"count", "objects", "qps", "burst"},
+	ActRelister:     {"rate", "count", "resource"},
 	ActScraper:      {"rate", "count", "qps", "burst"},
 	ActWatchers:     {"count", "resource"},
+	ActWebhook:      {"delay", "refuse"},
 	ActWriters:      {"rate", "count", "objects", "qps", "burst"},
 }
+
+// labOnly are the kinds of actor whose work is not confined to the run's namespace.
+var labOnly = []ActorKind{ActDiskWriter, ActInstaller, ActWebhook}
 
 // actors checks that each has a name of its own and only what it needs.
 func (c *checker) actors() {
@@ -379,11 +387,14 @@ func (c *checker) actors() {
 		}
 		taken[a.Name] = true
 		if used, known := uses[a.Do]; known {
-			for _, key := range []string{"rate", "count", "objects", "resource", "stale", "qps", "burst"} {
+			for _, key := range []string{"rate", "count", "objects", "resource", "stale", "qps", "burst", "delay", "refuse"} {
 				if c.src.present(at+"."+key) && !slices.Contains(used, key) {
 					c.fail(at+"."+key, fmt.Sprintf("means nothing to %s, which has: %s", a.Do, strings.Join(used, ", ")))
 				}
 			}
+		}
+		if c.e.Cluster.Existing && slices.Contains(labOnly, a.Do) {
+			c.fail(at+".do", fmt.Sprintf("a %s touches more than what is the run's own, which is for labs only: leave it out, or run without --kubeconfig", a.Do))
 		}
 		if a.Rate.Burst || a.Rate.Over != 0 || a.Rate.Poisson || a.Rate.Steps != nil {
 			c.fail(at+".rate", "an actor's rate is constant: 5/s, or 12/m")
@@ -451,8 +462,16 @@ func (c *checker) components() {
 		path := "cluster.components." + name
 		comp := c.e.Cluster.Components[name]
 		c.off(path, name, comp)
+		if comp.Latency != 0 && name != "etcd" {
+			c.fail(path+".latency", "only the way to etcd can be made longer: set etcd.latency")
+		}
 		if !isOurs(name) {
 			continue
+		}
+		for key, set := range map[string]bool{"syncDelay": comp.SyncDelay != 0, "files": comp.Files != 0} {
+			if set {
+				c.fail(path+"."+key, name+" is part of kubedyno and takes cpu and env only")
+			}
 		}
 		if len(comp.Args) > 0 {
 			c.fail(path+".args", name+" is part of kubedyno and takes cpu and env only")

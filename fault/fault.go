@@ -120,6 +120,9 @@ func (v Value) Times(f float64) string {
 	return strconv.FormatFloat(v.N*f, 'g', 6, 64)
 }
 
+// MiB is N mebibytes in bytes.
+func (v Value) MiB() float64 { return v.N * (1 << 20) }
+
 // Up counts from 1 to N.
 func (v Value) Up() []int {
 	all := make([]int, v.Int())

@@ -3,6 +3,48 @@ package fault
 // What goes wrong with the machine, and with who measures.
 var machine = []Fault{
 	{
+		Name: "small-master", Number: "F29", Star: true, Title: "the control plane has too little CPU", Holds: "everything",
+		Parameter: Parameter{Means: "cores that the components have together", Kind: Number, Low: "1", Middle: "0.6", High: "0.35"},
+		Right:     []Place{{Component: "machine", Resource: "cpu"}, {Component: kubeAPIServer, Resource: "cpu"}},
+		Alike:     []string{"starved-apiserver", "starved-etcd", "slow-fsync", "few-seats"},
+		Doc: `All components share a quota, as on a machine that is too small for them.
+
+**What you see.** Everything is slow: writes, cached reads, syncs of etcd (whose thread waits for a CPU, not for the disk), leader election.
+
+**What tells it apart.** All components wait for a CPU, or their group is stopped. A slow disk leaves cached reads fast.
+
+**Remedy.** More CPU. Or less work: see who asks for most.`,
+		Change: "cluster: {cpu: {{.Text}}}",
+		Show:   "rollout",
+		acted:  throttled(kubeAPIServer),
+	},
+	{
+		Name: "few-files", Number: "F62", Title: "the API server runs out of file handles", Holds: "new connections",
+		Parameter: Parameter{Means: "files that it may have open", Kind: Number, Low: "128", Middle: "104", High: "96"},
+		Right:     []Place{{Component: kubeAPIServer, Resource: "quota"}, {Component: kubeAPIServer, Resource: "network"}},
+		Alike:     []string{"connection-churn"},
+		Doc: `Each connection is an open file. At the limit no new one is accepted, and clients wait or fail.
+
+**What you see.** New clients cannot connect; those that are connected notice nothing.
+
+**What tells it apart.** process_open_fds is at process_max_fds; the log has "too many open files".
+
+**Remedy.** Raise the limit (LimitNOFILE); let clients keep their connections.`,
+		Change: "cluster: {components: {kube-apiserver: {files: {{.Int}}}}}",
+		Show:   "arrivals",
+		acted: func(r *reading, v Value) Effect {
+			open, limit, ok := 0.0, 0.0, false
+			if at, known, err := r.GaugeAt("process_open_fds", on(kubeAPIServer), r.window.End); err == nil && known {
+				open = at
+				limit, ok, _ = r.GaugeAt("process_max_fds", on(kubeAPIServer), r.window.End)
+			}
+			if !ok {
+				return missing("process_open_fds")
+			}
+			return judge(limit == v.N && open >= 0.95*limit, open, "1", "kube-apiserver had %.0f of %.0f files open", open, limit)
+		},
+	},
+	{
 		Name: "slow-generator", Number: "F45", Title: "the load generator itself is too slow", Holds: "the load, and so the measurement",
 		Parameter: Parameter{Means: "cores that the generator may use", Kind: Number, Low: "0.05", Middle: "0.02", High: "0.01"},
 		Right:     []Place{{"harness", "submit", "cpu"}},

@@ -3,6 +3,131 @@ package fault
 // What goes wrong with etcd and its disk.
 var storage = []Fault{
 	{
+		Name: "slow-fsync", Number: "F01", Star: true, Title: "etcd's disk takes long to sync", Holds: "every write",
+		Parameter: Parameter{Means: "what each sync takes longer", Kind: Duration, Low: "5ms", Middle: "20ms", High: "100ms"},
+		Right:     []Place{{Component: etcd, Resource: "disk"}},
+		Alike:     []string{"disk-neighbour", "starved-etcd", "far-etcd", "small-master"},
+		Doc: `etcd appends each batch of changes to its log and waits until the disk has it, one batch at a time. All writes of the cluster queue in front of that.
+
+**What you see.** Everything that writes is slow. What the API server answers from its cache is as fast as ever.
+
+**What tells it apart.** The mean of etcd_disk_wal_fsync_duration_seconds is milliseconds, and its sum grows by almost a second a second, while CPUs are idle. With a neighbour on the disk it comes in bursts, together with what the other one writes; with too little CPU cached reads are slow too; with a long way to etcd its own times are short.
+
+**Remedy.** A disk of its own with short syncs for --data-dir, or at least --wal-dir. Never --unsafe-no-fsync where data matters.`,
+		Change: "cluster: {components: {etcd: {syncDelay: {{.Text}}}}}",
+		Show:   "rollout",
+		acted: func(r *reading, v Value) Effect {
+			mean, n, ok := r.mean("etcd_disk_wal_fsync_duration_seconds", on(etcd))
+			if !ok {
+				return missing("etcd_disk_wal_fsync_duration_seconds")
+			}
+			return judge(mean >= v.Duration.Seconds(), 1000*mean, "ms", "a sync of etcd's log took %.1f ms on average (n=%.0f)", 1000*mean, n)
+		},
+	},
+	{
+		Name: "disk-neighbour", Number: "F02", Star: true, Title: "another program writes to etcd's disk", Holds: "every write, in bursts",
+		Parameter: Parameter{Means: "writers that wait for the disk at the same time", Kind: Number, Low: "1", Middle: "4", High: "16"},
+		Right:     []Place{{Component: "machine", Resource: "disk"}, {Component: client("archive"), Resource: "disk"}, {Component: etcd, Resource: "disk"}},
+		Alike:     []string{"slow-fsync"},
+		Doc: `A database, an archive of logs or the pull of an image on the same disk: etcd's syncs queue behind what others flush.
+
+**What you see.** Writes are slow at times.
+
+**What tells it apart.** Long syncs in the very seconds in which other processes write, and a busy disk. A slow disk is slow with nobody else on it.
+
+**Remedy.** A disk of its own for etcd; audit and container logs elsewhere; weights for I/O.`,
+		Change: `actors:
+  - {name: archive, do: disk-writer, count: {{.Int}}}
+`,
+		Show: "rollout",
+		acted: func(r *reading, _ Value) Effect {
+			wrote, ok := r.grown("archive", func(s recordSample) float64 { return float64(s.WriteBytes) })
+			mean, n, known := r.mean("etcd_disk_wal_fsync_duration_seconds", on(etcd))
+			if !ok || !known {
+				return missing("what archive writes, or etcd_disk_wal_fsync_duration_seconds,")
+			}
+			rate := wrote / r.window.Seconds() / 1e6
+			return judge(rate > 1 && mean > 0.001, 1000*mean, "ms", "a sync of etcd's log took %.1f ms on average (n=%.0f), while archive wrote %.0f MB a second", 1000*mean, n, rate)
+		},
+	},
+	{
+		Name: "far-etcd", Number: "F08", Title: "etcd is far away from the API server", Holds: "every write, and reads of the newest version",
+		Parameter: Parameter{Means: "what a request and its answer take longer on the way", Kind: Duration, Low: "2ms", Middle: "20ms", High: "60ms"},
+		Right:     []Place{{Component: etcd, Resource: "network"}, {Component: kubeAPIServer, Resource: "network"}},
+		Alike:     []string{"slow-fsync", "starved-etcd"},
+		Doc: `Each request to etcd takes a way there and back. Where the two stand in different zones, or something between them is slow, every operation takes that much longer, and an update takes it twice.
+
+**What you see.** Writes are slow by the same time each, and so are GETs.
+
+**What tells it apart.** etcd_request_duration_seconds of the API server has a floor for every operation, while etcd's own times of syncs and applies are short.
+
+**Remedy.** etcd beside the API server; mend the network.`,
+		Change: "cluster: {components: {etcd: {latency: {{.Text}}}}}",
+		Show:   "rollout",
+		acted: func(r *reading, v Value) Effect {
+			mean, n, ok := r.mean("etcd_request_duration_seconds", on(kubeAPIServer))
+			if !ok {
+				return missing("etcd_request_duration_seconds")
+			}
+			return judge(mean >= v.Duration.Seconds(), 1000*mean, "ms", "a request to etcd took %.1f ms on average (n=%.0f)", 1000*mean, n)
+		},
+	},
+	{
+		Name: "frequent-compaction", Number: "F04", Title: "etcd compacts all the time, in one piece", Holds: "writes, at regular times",
+		Parameter: Parameter{Means: "time between two compactions", Kind: Duration, Low: "60s", Middle: "5s", High: "1s"},
+		Right:     []Place{{Component: etcd, Resource: "lock"}, {Component: etcd, Resource: "cpu"}},
+		Alike:     []string{"apply-loop", "slow-fsync"},
+		Doc: `The API server asks etcd every five minutes to forget old revisions. etcd deletes them in batches, under the lock that writes need. Huge batches without a pause hold it long.
+
+**What you see.** Latency like a saw.
+
+**What tells it apart.** Spikes come with etcd_debugging_mvcc_db_compaction_keys_total.
+
+**Remedy.** The default interval and batches; less churn.`,
+		Change: `cluster:
+  components:
+    kube-apiserver: {args: {etcd-compaction-interval: {{.Text}}}}
+    etcd: {args: {compaction-batch-limit: 100000, compaction-sleep-interval: 1ns}}
+`,
+		Show: "rollout",
+		acted: func(r *reading, v Value) Effect {
+			n, ok := r.increase("etcd_debugging_mvcc_db_compaction_keys_total", on(etcd))
+			if !ok {
+				return missing("etcd_debugging_mvcc_db_compaction_keys_total")
+			}
+			return judge(n > 100, n, "1", "etcd's compactions deleted %.0f revisions in %s", n, r.lasts())
+		},
+	},
+	{
+		Name: "full-database", Number: "F06", Title: "etcd's database reaches its quota", Holds: "all writes: they are refused",
+		Parameter: Parameter{Means: "quota in MiB", Kind: Number, Low: "32", Middle: "16", High: "12"},
+		Right:     []Place{{Component: etcd, Resource: "quota"}},
+		Alike:     []string{"refused-creates"},
+		Doc: `At --quota-backend-bytes etcd raises an alarm and takes nothing new until somebody compacts, defragments and disarms it.
+
+**What you see.** Every write fails; reads work.
+
+**What tells it apart.** Answers 500 that say "database space exceeded"; the alarm NOSPACE.
+
+**Remedy.** Find what grew (apiserver_resource_size_estimate_bytes), delete it, compact, defragment, disarm.`,
+		Change: `cluster:
+  components:
+    etcd: {args: {quota-backend-bytes: {{printf "%.0f" .MiB}}}}
+actors:
+  - {name: archive, do: writers, rate: 400/s, count: 40, objects: 1000}
+`,
+		Show: "arrivals",
+		acted: func(r *reading, _ Value) Effect {
+			refused, ok := r.requests(func(q *recordRequest) bool {
+				return q.Code == 500 && (q.Verb == "create" || q.Verb == "update" || q.Verb == "patch")
+			})
+			if !ok {
+				return missing("the audit log")
+			}
+			return judge(refused > 10, float64(refused), "1", "%d writes were answered with 500", refused)
+		},
+	},
+	{
 		Name: "starved-etcd", Number: "F07", Title: "etcd gets too little CPU", Holds: "every write, and reads of the newest version",
 		Parameter: Parameter{Means: "cores that etcd may use", Kind: Number, Low: "0.2", Middle: "0.08", High: "0.04"},
 		Right:     []Place{{Component: etcd, Resource: "cpu"}},

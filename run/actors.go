@@ -47,7 +47,7 @@ func (s *session) startActor(ctx context.Context, a experiment.Actor) error {
 	c := actor.Config{
 		Name: a.Name, Do: string(a.Do), Namespace: s.worker.Namespace(), RunID: s.id, Seed: s.o.Experiment.Seed,
 		Rate: a.Rate.PerSecond, Count: a.Count, Objects: a.Objects, Resource: a.Resource, Stale: a.Stale,
-		QPS: float32(a.QPS), Burst: a.Burst,
+		QPS: float32(a.QPS), Burst: a.Burst, DelaySeconds: a.Delay.Seconds(), Refuse: a.Refuse,
 	}
 	var err error
 	if c.Kubeconfig, err = s.actorKubeconfig(a.Name); err != nil {
@@ -56,6 +56,14 @@ func (s *session) startActor(ctx context.Context, a experiment.Actor) error {
 	if a.Do == experiment.ActKubectlApply {
 		if c.Kubectl, err = s.kubectl(); err != nil {
 			return err
+		}
+		if c.Cache, err = s.actorFolder(a.Name); err != nil {
+			return err
+		}
+	}
+	if a.Do == experiment.ActDiskWriter {
+		if s.plane.StateDir == "" {
+			return errors.New("a disk-writer writes beside the etcd of a lab, and this cluster is none")
 		}
 		if c.Cache, err = s.actorFolder(a.Name); err != nil {
 			return err

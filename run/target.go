@@ -74,11 +74,12 @@ func newLabTarget(ctx context.Context, o Options, note func(string, ...any)) (*l
 	e := o.Experiment
 	overrides := map[string]lab.Override{}
 	for name, c := range e.Cluster.Components {
-		overrides[name] = lab.Override{Args: c.Args, Env: c.Env, Binary: c.Binary, CPU: c.CPU, Off: c.Off}
+		overrides[name] = lab.Override{Args: c.Args, Env: c.Env, Binary: c.Binary, CPU: c.CPU, Off: c.Off, SyncDelay: c.SyncDelay, Latency: c.Latency, Files: uint64(c.Files)}
 	}
 	l, err := lab.Start(ctx, lab.Config{
 		Profile:   string(e.Cluster.Profile),
 		Overrides: overrides,
+		CPU:       e.Cluster.CPU,
 		Log:       o.Log,
 		OnEvent: func(e lab.Event) {
 			o.Log.Debug("lab", "event", e.Event, "component", e.Component, "seconds", e.Seconds, "killed", e.Killed)

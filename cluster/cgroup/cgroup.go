@@ -111,6 +111,8 @@ type Set struct {
 	v2cpu bool
 	cpu1  string // our folder in v1's cpu hierarchy
 	frz1  string // our folder in v1's freezer hierarchy
+
+	shared map[string]bool // groups of components that share a limit
 }
 
 // NewSet prepares the groups of an owner that is the process pid, started at
@@ -227,6 +229,8 @@ func (s *Set) Join(component string, cores float64) (dirs []string, stat string,
 		return nil, "", fmt.Errorf("a limit of %g cores is below the smallest possible, %g", cores, minCores)
 	}
 	quota := strconv.Itoa(int(cores * period))
+	group, _, _ := strings.Cut(component, "/")
+	shares := s.shared[group]
 	if s.v2 != "" {
 		dir := s.v2
 		if s.v2cpu { // only leaves may hold processes
@@ -242,6 +246,8 @@ func (s *Set) Join(component string, cores float64) (dirs []string, stat string,
 					return nil, "", err
 				}
 				stat = dir
+			} else if shares { // it is the group that is stopped
+				stat = filepath.Dir(dir)
 			}
 		}
 		dirs = append(dirs, dir)
@@ -249,7 +255,7 @@ func (s *Set) Join(component string, cores float64) (dirs []string, stat string,
 	if s.frz1 != "" {
 		dirs = append(dirs, s.frz1)
 	}
-	if cores != 0 && !s.v2cpu {
+	if (cores != 0 || shares) && !s.v2cpu {
 		if s.cpu1 == "" {
 			return nil, "", errors.New("the set was made without limits")
 		}
@@ -257,15 +263,47 @@ func (s *Set) Join(component string, cores float64) (dirs []string, stat string,
 		if err := s.host.mkdir(dir); err != nil && !errors.Is(err, fs.ErrExist) {
 			return nil, "", err
 		}
+		if dirs = append(dirs, dir); cores == 0 {
+			return dirs, filepath.Dir(dir), nil
+		}
 		if err := write(dir, "cpu.cfs_period_us", strconv.Itoa(period)); err != nil {
 			return nil, "", err
 		}
 		if err := write(dir, "cpu.cfs_quota_us", quota); err != nil {
 			return nil, "", err
 		}
-		dirs, stat = append(dirs, dir), dir
+		stat = dir
 	}
 	return dirs, stat, nil
+}
+
+// Share makes a group whose components, joined as group/component, have cores
+// together.
+func (s *Set) Share(group string, cores float64) error {
+	if cores < minCores {
+		return fmt.Errorf("a limit of %g cores is below the smallest possible, %g", cores, minCores)
+	}
+	quota := strconv.Itoa(int(cores * period))
+	dir := filepath.Join(s.cpu1, group)
+	if s.v2cpu {
+		if err := enableCPU(s.v2); err != nil {
+			return err
+		}
+		dir = filepath.Join(s.v2, group)
+	} else if s.cpu1 == "" {
+		return errors.New("the set was made without limits")
+	}
+	if err := s.host.mkdir(dir); err != nil && !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	if s.shared == nil {
+		s.shared = map[string]bool{}
+	}
+	s.shared[group] = true
+	if s.v2cpu {
+		return errors.Join(write(dir, "cpu.max", quota+" "+strconv.Itoa(period)), enableCPU(dir))
+	}
+	return errors.Join(write(dir, "cpu.cfs_period_us", strconv.Itoa(period)), write(dir, "cpu.cfs_quota_us", quota))
 }
 
 // Freeze stops all processes of the set and returns when they stand still.

@@ -19,6 +19,7 @@ import (
 
 	"github.com/kubedyno/kubedyno/cluster/cgroup"
 	"github.com/kubedyno/kubedyno/cluster/proc"
+	"github.com/kubedyno/kubedyno/cluster/slow"
 )
 
 // KeeperMain is the keeper: the process that owns a lab's children. It reads
@@ -80,6 +81,7 @@ type keeper struct {
 	state    State
 	children map[string]*proc.Process
 	paused   bool
+	proxy    *slow.Proxy // nil where etcd is as near as it is
 }
 
 // A request is a command and where its reply goes.
@@ -284,11 +286,29 @@ func (k *keeper) update(change func(*State)) {
 	}
 }
 
+// childConfig is a child and what is made slow for it.
+type childConfig struct {
+	proc.Config
+	SyncDelay time.Duration
+}
+
 // launch starts one child and watches it.
-func (k *keeper) launch(ctx context.Context, cfg proc.Config, died func(*proc.ExitError)) (*proc.Process, error) {
+func (k *keeper) launch(ctx context.Context, cfg childConfig, died func(*proc.ExitError)) (*proc.Process, error) {
 	begin := time.Now()
 	k.out.emit(Event{Event: EventStarting, Component: cfg.Name})
-	p, err := k.spawner.Start(ctx, cfg)
+	if cfg.SyncDelay > 0 {
+		syncs, err := slow.NewSyncs(cfg.SyncDelay)
+		if err != nil {
+			return nil, err
+		}
+		cfg.Syncs = syncs
+		go func() { // until the process has ended
+			if err := syncs.Serve(context.Background()); err != nil {
+				k.log.Error("syncs are not delayed", "component", cfg.Name, "error", err)
+			}
+		}()
+	}
+	p, err := k.spawner.Start(ctx, cfg.Config)
 	if err != nil {
 		return nil, err
 	}
@@ -392,6 +412,9 @@ func (k *keeper) killAll() {
 // cleanUp removes everything of the lab from this machine.
 func (k *keeper) cleanUp() {
 	k.killAll()
+	if k.proxy != nil {
+		_ = k.proxy.Close()
+	}
 	k.spawner.Close()
 	if k.set != nil {
 		if err := k.set.Remove(); err != nil {
@@ -506,7 +529,7 @@ func (k *keeper) startHollow(ctx context.Context, config json.RawMessage) (Hollo
 	o := k.cfg.Overrides[Hollow]
 	logFile := filepath.Join(k.state.Dir, "logs", Hollow+".log")
 	listening := make(chan Event, 1)
-	p, err := k.launch(ctx, proc.Config{
+	p, err := k.launch(ctx, childConfig{Config: proc.Config{
 		Name:  Hollow,
 		Path:  "/proc/self/exe",
 		Argv0: Hollow,
@@ -515,7 +538,7 @@ func (k *keeper) startHollow(ctx context.Context, config json.RawMessage) (Hollo
 		Stdin: in.theirs, Stdout: out.theirs,
 		Cgroups: dirs,
 		Grace:   3 * time.Second,
-	}, nil)
+	}}, nil)
 	if err != nil {
 		in.ours.Close()
 		out.ours.Close()

@@ -28,6 +28,7 @@ import (
 	"github.com/kubedyno/kubedyno/cluster"
 	"github.com/kubedyno/kubedyno/cluster/cgroup"
 	"github.com/kubedyno/kubedyno/cluster/proc"
+	"github.com/kubedyno/kubedyno/cluster/slow"
 )
 
 // Config says what lab to start. Its zero value is a stock lab.
@@ -43,6 +44,8 @@ type Config struct {
 	Lab string
 	// Overrides are by component: its binary's name.
 	Overrides map[string]Override
+	// CPU is a quota in cores that the components have together; 0 means none.
+	CPU float64
 	// StartTimeout bounds the start; zero means defaultStartTimeout.
 	StartTimeout time.Duration
 	// OnEvent, if not nil, is told what happens, one event at a time.
@@ -63,6 +66,13 @@ type Override struct {
 	// Off leaves the component out. Only the controller manager and the
 	// scheduler can be missed.
 	Off bool `json:"off,omitempty"`
+	// SyncDelay is how much longer each of its syncs to disk takes.
+	SyncDelay time.Duration `json:"syncDelay,omitempty"`
+	// Latency is how much longer what is asked of it and its answer take on their
+	// way. For etcd only.
+	Latency time.Duration `json:"latency,omitempty"`
+	// Files is how many files it may have open; 0 means as many as we.
+	Files uint64 `json:"files,omitempty"`
 }
 
 // defaultStartTimeout is generous because a quota of CPU, which a user may ask
@@ -158,11 +168,19 @@ func (o Override) validate(name string, flags []Flag) error {
 	if o.CPU < 0 || o.CPU != 0 && o.CPU < 0.01 {
 		return misuse("%s.cpu=%g: a quota is at least 0.01 cores", name, o.CPU)
 	}
+	if o.Latency != 0 && name != Etcd {
+		return misuse("%s.latency: only the way to etcd can be made longer: set etcd.latency", name)
+	}
+	if o.SyncDelay != 0 {
+		if err := slow.CanDelaySyncs(); err != nil {
+			return misuse("%s.syncDelay: %v", name, err)
+		}
+	}
 	if o.Off && name != ControllerManager && name != Scheduler {
 		return misuse("%s.off: a lab cannot do without it; only %s and %s can be left out", name, ControllerManager, Scheduler)
 	}
 	if slices.Contains(harness, name) {
-		if len(o.Args) > 0 || o.Binary != "" {
+		if len(o.Args) > 0 || o.Binary != "" || o.SyncDelay != 0 || o.Files != 0 {
 			return misuse("%s is kubedyno itself: only its cpu and env can be set", name)
 		}
 		return nil
@@ -378,7 +396,7 @@ func (l *Lab) startKeeper(cfg Config, mode string) error {
 	}
 	return l.send(keeperConfig{
 		Mode: mode, State: *l.state, Lab: cfg.Lab,
-		Overrides: cfg.Overrides, StartSeconds: timeout.Seconds(),
+		Overrides: cfg.Overrides, CPU: cfg.CPU, StartSeconds: timeout.Seconds(),
 	})
 }
 

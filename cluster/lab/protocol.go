@@ -20,6 +20,7 @@ type keeperConfig struct {
 	State        State               `json:"state"`
 	Lab          string              `json:"lab"`
 	Overrides    map[string]Override `json:"overrides,omitempty"`
+	CPU          float64             `json:"cpu,omitempty"`
 	StartSeconds float64             `json:"startSeconds"`
 }
 

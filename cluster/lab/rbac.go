@@ -3,6 +3,7 @@ package lab
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -31,7 +32,10 @@ var roles = map[string][]rbacv1.PolicyRule{
 		{APIGroups: []string{"storage.k8s.io"}, Verbs: allVerbs, Resources: []string{"storageclasses"}},
 		{APIGroups: []string{"scheduling.k8s.io"}, Verbs: allVerbs, Resources: []string{"priorityclasses"}},
 		{APIGroups: []string{"coordination.k8s.io"}, Verbs: allVerbs, Resources: []string{"leases"}},
-		{APIGroups: []string{""}, Verbs: []string{"create"}, Resources: []string{"pods/eviction", "pods/binding"}},
+		{APIGroups: []string{""}, Verbs: []string{"create"}, Resources: []string{"pods/eviction", "pods/binding", "events"}},
+		// What experiments put wrong on purpose, in a lab that is theirs alone.
+		{APIGroups: []string{"rbac.authorization.k8s.io"}, Verbs: append(slices.Clone(allVerbs), "bind", "escalate"), Resources: []string{"roles", "clusterroles", "rolebindings", "clusterrolebindings"}},
+		{APIGroups: []string{"admissionregistration.k8s.io", "apiextensions.k8s.io", "apiregistration.k8s.io", "flowcontrol.apiserver.k8s.io"}, Verbs: allVerbs, Resources: []string{"*"}},
 		{APIGroups: []string{""}, Verbs: readVerbs, Resources: []string{"events", "pods/status"}},
 		{APIGroups: []string{"discovery.k8s.io"}, Verbs: readVerbs, Resources: []string{"endpointslices"}},
 	},
@@ -60,6 +64,8 @@ var actorRules = append([]rbacv1.PolicyRule{
 	{APIGroups: []string{"apps"}, Verbs: allVerbs, Resources: []string{"deployments", "daemonsets", "statefulsets"}},
 	{APIGroups: []string{"coordination.k8s.io"}, Verbs: allVerbs, Resources: []string{"leases"}},
 	{APIGroups: []string{""}, Verbs: []string{"patch"}, Resources: []string{"pods"}},
+	{APIGroups: []string{"admissionregistration.k8s.io"}, Verbs: allVerbs, Resources: []string{"validatingwebhookconfigurations"}},
+	{APIGroups: []string{"apiextensions.k8s.io"}, Verbs: allVerbs, Resources: []string{"customresourcedefinitions"}},
 }, roles[collectUser]...)
 
 // grant makes the roles of our own users and binds them.

@@ -22,6 +22,7 @@ import (
 	"github.com/kubedyno/kubedyno/cluster"
 	"github.com/kubedyno/kubedyno/cluster/cgroup"
 	"github.com/kubedyno/kubedyno/cluster/proc"
+	"github.com/kubedyno/kubedyno/cluster/slow"
 	"golang.org/x/sync/errgroup"
 	"k8s.io/client-go/kubernetes"
 )
@@ -100,10 +101,16 @@ func (k *keeper) makeGroups() error {
 			limited = append(limited, fmt.Sprintf("%s.cpu=%g", name, o.CPU))
 		}
 	}
+	if k.cfg.CPU > 0 {
+		limited = append(limited, fmt.Sprintf("cluster.cpu=%g", k.cfg.CPU))
+	}
 	slices.Sort(limited)
 	host, err := cgroup.Detect()
 	if err == nil {
 		k.set, err = host.NewSet(k.state.Name, k.state.Keeper.PID, k.state.Keeper.Ticks, len(limited) > 0)
+	}
+	if err == nil && k.cfg.CPU > 0 {
+		err = k.set.Share(together, k.cfg.CPU)
 	}
 	if err == nil {
 		for name := range k.cfg.Overrides { // so that every refusal comes now
@@ -129,12 +136,19 @@ func (k *keeper) makeGroups() error {
 	return nil
 }
 
+// together is the group of the components, where they share a quota.
+const together = "control-plane"
+
 // join returns the cgroups of one child.
 func (k *keeper) join(name string) (dirs []string, stat string, err error) {
 	if k.set == nil {
 		return nil, "", nil
 	}
-	dirs, stat, err = k.set.Join(name, k.cfg.Overrides[name].CPU)
+	group := name
+	if k.cfg.CPU > 0 && slices.Contains(components, name) {
+		group = together + "/" + name
+	}
+	dirs, stat, err = k.set.Join(group, k.cfg.Overrides[name].CPU)
 	if err != nil {
 		return nil, "", fmt.Errorf("cgroup of %s: %w", name, err)
 	}
@@ -161,7 +175,7 @@ func askVersion(ctx context.Context, path string) (labVersion, error) {
 
 // A plan is everything that is decided before the first component starts.
 type plan struct {
-	children map[string]proc.Config
+	children map[string]childConfig
 	cp       *cluster.ControlPlane
 	cgroups  map[string][]string // of the owner's own processes
 }
@@ -187,7 +201,7 @@ func (k *keeper) plan(ids *pki, version labVersion) (*plan, error) {
 	}
 	file := func(elem ...string) string { return filepath.Join(append([]string{dir}, elem...)...) }
 	p := &plan{
-		children: map[string]proc.Config{},
+		children: map[string]childConfig{},
 		cgroups:  map[string][]string{},
 		cp: &cluster.ControlPlane{
 			Kind: cluster.KindLab, Name: k.state.Name, Server: url["api-port"],
@@ -209,6 +223,10 @@ func (k *keeper) plan(ids *pki, version labVersion) (*plan, error) {
 	if err != nil {
 		return nil, err
 	}
+	proxied, err := k.lengthenWay(vars["etcd-client-port"])
+	if err != nil {
+		return nil, err
+	}
 	for _, c := range []struct {
 		name, metrics, pprof, ready, version string
 		grace                                time.Duration
@@ -225,6 +243,10 @@ func (k *keeper) plan(ids *pki, version labVersion) (*plan, error) {
 		if o.Off {
 			continue
 		}
+		if c.name == APIServer && proxied != "" {
+			vars = maps.Clone(vars)
+			vars["etcd-client-port"] = proxied
+		}
 		args, err := arguments(c.name, flags, o, vars)
 		if err != nil {
 			return nil, err
@@ -237,11 +259,11 @@ func (k *keeper) plan(ids *pki, version labVersion) (*plan, error) {
 		if o.Binary != "" {
 			binary, c.version = o.Binary, ""
 		}
-		p.children[c.name] = proc.Config{
+		p.children[c.name] = childConfig{SyncDelay: o.SyncDelay, Config: proc.Config{
 			Name: c.name, Path: binary, Argv0: c.name, Args: args, Env: childEnv(o.Env), Dir: dir,
 			LogFile: file("logs", c.name+".log"), Cgroups: dirs, Grace: c.grace,
-			Ready: asks(client, c.metrics+c.ready),
-		}
+			Ready: asks(client, c.metrics+c.ready), Files: o.Files,
+		}}
 		p.cp.Components = append(p.cp.Components, cluster.Component{
 			Name: c.name, MetricsURL: c.metrics + "/metrics", PprofURL: c.pprof + "/debug/pprof",
 			LogFile: file("logs", c.name+".log"), Binary: binary, Args: args,
@@ -260,6 +282,28 @@ func (k *keeper) plan(ids *pki, version labVersion) (*plan, error) {
 		}
 	}
 	return p, nil
+}
+
+// lengthenWay opens a proxy in front of etcd where that is to be further away, and
+// returns its port.
+func (k *keeper) lengthenWay(etcdPort string) (port string, err error) {
+	o := k.cfg.Overrides[Etcd]
+	if o.Latency == 0 {
+		return "", nil
+	}
+	proxy, err := slow.Listen(o.Latency)
+	if err != nil {
+		return "", err
+	}
+	k.mu.Lock()
+	before := k.proxy
+	k.proxy = proxy
+	k.mu.Unlock()
+	if before != nil { // of an attempt with other ports
+		_ = before.Close()
+	}
+	go proxy.Serve(context.Background(), "127.0.0.1:"+etcdPort)
+	return strconv.Itoa(proxy.Port()), nil
 }
 
 // arguments are a component's flags after its overrides, in the profile's

@@ -21,6 +21,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/kubedyno/kubedyno/cluster/slow"
 )
 
 // Config describes one child.
@@ -44,6 +46,10 @@ type Config struct {
 	Stdin, Stdout *os.File
 	// Cgroups are folders that the child joins before it executes Path.
 	Cgroups []string
+	// Files is how many files the child may have open; 0 leaves its limit alone.
+	Files uint64
+	// Syncs, if not nil, delays the child's syncs. The caller serves it.
+	Syncs *slow.Syncs
 	// Ready is asked until it returns nil; nil means ready at once.
 	Ready func(context.Context) error
 	// ReadyEvery is the pause between two questions; zero means 20 ms.
@@ -147,7 +153,7 @@ func (s *Spawner) spawn(cfg Config) (*Process, error) {
 			Pdeathsig: syscall.SIGKILL,
 		},
 	}
-	if err := Enter(cmd, cfg.Cgroups); err != nil {
+	if err := EnterOn(cmd, Terms{Cgroups: cfg.Cgroups, Files: cfg.Files, Syncs: cfg.Syncs}); err != nil {
 		return nil, fmt.Errorf("start %s: %w", cfg.Name, err)
 	}
 	if cfg.Stdin != nil {
@@ -169,6 +175,9 @@ func (s *Spawner) spawn(cfg Config) (*Process, error) {
 	p := &Process{cfg: cfg, cmd: cmd, started: time.Now(), done: make(chan struct{})}
 	if err := s.start(cmd); err != nil {
 		return nil, fmt.Errorf("start %s: %w", cfg.Name, err)
+	}
+	if cfg.Syncs != nil {
+		cfg.Syncs.Handle.Close() // the child has its own
 	}
 	p.ticks, _ = StartTime(cmd.Process.Pid)
 	go p.wait()

@@ -62,7 +62,11 @@ type Config struct {
 	// QPS and Burst are client-go's limiter; without QPS there is none.
 	QPS   float32 `json:"qps,omitempty"`
 	Burst int     `json:"burst,omitempty"`
-	// Kubectl is the program to run as kubectl, Cache a folder for what it keeps.
+	// DelaySeconds is how long an answer takes, Refuse how many of a hundred are
+	// refusals.
+	DelaySeconds float64 `json:"delaySeconds,omitempty"`
+	Refuse       float64 `json:"refuse,omitempty"`
+	// Kubectl is the program to run as kubectl, Cache a folder for what is kept.
 	Kubectl string `json:"kubectl,omitempty"`
 	Cache   string `json:"cache,omitempty"`
 }

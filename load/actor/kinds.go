@@ -5,12 +5,14 @@ import (
 	"context"
 	"crypto/tls"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
 	"net/http"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"sync"
 	"time"
@@ -34,22 +36,32 @@ var kinds = []Kind{
 		Config{Rate: 5, Count: 10}, connections},
 	{"controller", "an informer on all pods; each pod of the run that starts to run gets one patch from a worker, at 20 requests/s and a burst of 30",
 		Config{Count: 2, QPS: 20, Burst: 30}, controller},
+	{"disk-writer", "writes to the disk that a lab's etcd is on, a block at a time, and waits until the disk has it",
+		Config{Count: 1}, diskWriter},
 	{"electors", "clients that compete for leases by client-go's leader election: count candidates for each of the leases",
 		Config{Count: 3, Objects: 1}, electors},
 	{"events", "creates Events about objects, a new one each time",
 		Config{Rate: 20, Count: 5, Objects: 100}, events},
 	{"heartbeats", "clients that each renew a lease of their own, as kubelets do, every 10 s unless a rate is given",
 		Config{Count: 100}, heartbeats},
+	{"installer", "makes CustomResourceDefinitions, and changes them again and again",
+		Config{Rate: 1, Count: 2, Objects: 20}, installer},
 	{"kubectl-apply", "runs kubectl apply with the same manifests again and again, as add-on managers do",
 		Config{Rate: 0.2, Count: 1, Objects: 10}, kubectlApply},
 	{"lister", "lists a resource of all namespaces again and again, from etcd unless stale is set",
 		Config{Rate: 1, Count: 4, Resource: "pods"}, lister},
 	{"lockers", "for each claim that is not bound, count candidates compete for a lock by client-go's leader election until it is",
 		Config{Count: 3}, lockers},
+	{"owner", "puts its name on objects as soon as another's stands there; two of them never agree",
+		Config{Count: 4, Objects: 4}, owner},
+	{"relister", "watches a resource of all namespaces from the beginning, and begins again when it has seen everything",
+		Config{Rate: 1, Count: 4, Resource: "pods"}, relister},
 	{"scraper", "reads the API server's metrics, as monitoring does",
 		Config{Rate: 0.1, Count: 2}, scraper},
 	{"watchers", "watches of one resource in all namespaces, held and opened again",
 		Config{Count: 100, Resource: "pods"}, watchers},
+	{"webhook", "an admission webhook for the pods of the run, whose answers take a delay, and some of which are refusals",
+		Config{}, webhook},
 	{"writers", "clients that each read a shared object, change it and write it back, and begin again when another was faster",
 		Config{Rate: 10, Count: 10, Objects: 1}, writers},
 }
@@ -136,6 +148,33 @@ func controller(ctx context.Context, a *actor) error {
 	queue.ShutDown()
 	workers.Wait()
 	return nil
+}
+
+// diskWriter is another program on the machine of etcd.
+func diskWriter(ctx context.Context, a *actor) error {
+	const size, most = 64 << 10, 64 << 20 // of a write, and of a file
+	block := bytes.Repeat([]byte("neighbour "), size/10)
+	var all sync.WaitGroup
+	errs := make([]error, a.Count)
+	for i := range a.Count {
+		all.Go(func() {
+			// Each write returns when the disk has it.
+			f, err := os.OpenFile(filepath.Join(a.Cache, fmt.Sprintf("file-%d", i)), os.O_CREATE|os.O_WRONLY|os.O_SYNC, 0o600)
+			if err != nil {
+				errs[i] = err
+				return
+			}
+			defer os.Remove(f.Name())
+			defer f.Close()
+			for at := int64(0); ctx.Err() == nil; at = (at + size) % most {
+				if errs[i] = a.act("write", func() error { _, err := f.WriteAt(block, at); return err }); errs[i] != nil {
+					return
+				}
+			}
+		})
+	}
+	all.Wait()
+	return errors.Join(errs...)
 }
 
 // electors lets Count candidates compete for each of Objects leases.
@@ -236,6 +275,62 @@ func heartbeats(ctx context.Context, a *actor) error {
 	return nil
 }
 
+// installer makes kinds of objects that nobody uses, and adds a field to one at a
+// time: the API server publishes each change in its documentation.
+func installer(ctx context.Context, a *actor) error {
+	const path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+	api := a.client.CoreV1().RESTClient()
+	send := func(ctx context.Context, req *rest.Request, kind string, body any) error {
+		data, err := json.Marshal(body)
+		if err != nil {
+			return err
+		}
+		return req.SetHeader("Content-Type", kind).Body(data).Do(ctx).Error()
+	}
+	name := func(i int) (plural, full string) {
+		plural = fmt.Sprintf("parts%d", i)
+		return plural, plural + ".installer.kubedyno.io"
+	}
+	schema := func(n int) map[string]any {
+		properties := map[string]any{}
+		for i := range 20 {
+			properties[fmt.Sprintf("field%d", i)] = map[string]any{"type": "string", "description": fmt.Sprintf("changed for the %dth time", n)}
+		}
+		return map[string]any{"openAPIV3Schema": map[string]any{"type": "object", "properties": map[string]any{
+			"spec": map[string]any{"type": "object", "properties": properties}}}}
+	}
+	versions := func(n int) []any {
+		return []any{map[string]any{"name": "v1", "served": true, "storage": true, "schema": schema(n)}}
+	}
+	for i := range a.Objects {
+		plural, full := name(i)
+		err := until(ctx, func() error {
+			return a.act("create", func() error {
+				return made(send(ctx, api.Post().AbsPath(path), "application/json", map[string]any{
+					"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+					"metadata": map[string]any{"name": full, "labels": a.object(i).Labels},
+					"spec": map[string]any{
+						"group": "installer.kubedyno.io", "scope": "Namespaced",
+						"names":    map[string]any{"plural": plural, "singular": fmt.Sprintf("part%d", i), "kind": fmt.Sprintf("Part%d", i)},
+						"versions": versions(0),
+					},
+				}))
+			})
+		})
+		if err != nil {
+			return fmt.Errorf("make a CustomResourceDefinition: %w", err)
+		}
+	}
+	a.each(ctx, func(ctx context.Context, _, i int) {
+		_, full := name(i % a.Objects)
+		_ = a.act("change", func() error {
+			return send(ctx, api.Patch(types.MergePatchType).AbsPath(path, full), "application/merge-patch+json",
+				map[string]any{"spec": map[string]any{"versions": versions(i + 1)}})
+		})
+	})
+	return nil
+}
+
 // kubectlApply runs the real kubectl.
 func kubectlApply(ctx context.Context, a *actor) error {
 	var manifests bytes.Buffer
@@ -305,6 +400,103 @@ func drain(ctx context.Context, req *rest.Request) error {
 	defer body.Close()
 	_, err = io.Copy(io.Discard, body)
 	return err
+}
+
+// disputed marks the objects that owners put their names on.
+const disputed = "kubedyno.io/disputed"
+
+// owner is a controller that wants its name on objects. It is right by itself;
+// another one that wants the same is what makes it a loop.
+func owner(ctx context.Context, a *actor) error {
+	api := a.client.CoreV1().ConfigMaps(a.Namespace)
+	for i := range a.Objects {
+		meta := a.object(i)
+		meta.Name, meta.Labels[disputed] = fmt.Sprintf("disputed-%d", i), "true"
+		err := until(ctx, func() error {
+			_, err := api.Create(ctx, &corev1.ConfigMap{ObjectMeta: meta, Data: map[string]string{"owner": "nobody"}}, metav1.CreateOptions{})
+			return made(err)
+		})
+		if err != nil {
+			return fmt.Errorf("make what is owned: %w", err)
+		}
+	}
+	queue := workqueue.NewTyped[string]()
+	factory := informers.NewSharedInformerFactoryWithOptions(a.client, 0, informers.WithNamespace(a.Namespace),
+		informers.WithTweakListOptions(func(o *metav1.ListOptions) { o.LabelSelector = disputed + "=true" }))
+	informer := factory.Core().V1().ConfigMaps().Informer()
+	add := func(o any) {
+		if c, ok := o.(*corev1.ConfigMap); ok && c.Data["owner"] != a.Name {
+			queue.Add(c.Name)
+		}
+	}
+	if _, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{AddFunc: add, UpdateFunc: func(_, o any) { add(o) }}); err != nil {
+		return err
+	}
+	factory.StartWithContext(ctx)
+	defer factory.Shutdown()
+	patch := fmt.Appendf(nil, `{"data":{"owner":%q}}`, a.Name)
+	var workers sync.WaitGroup
+	for range a.Count {
+		workers.Go(func() {
+			for {
+				name, over := queue.Get()
+				if over {
+					return
+				}
+				_ = a.act("patch", func() error {
+					_, err := api.Patch(ctx, name, types.MergePatchType, patch, metav1.PatchOptions{})
+					return err
+				})
+				queue.Done(name)
+			}
+		})
+	}
+	<-ctx.Done()
+	queue.ShutDown()
+	workers.Wait()
+	return nil
+}
+
+// relister asks for everything again and again, as an informer does that has
+// lost its watch.
+func relister(ctx context.Context, a *actor) error {
+	path, err := a.path()
+	if err != nil {
+		return err
+	}
+	a.each(ctx, func(ctx context.Context, _, _ int) {
+		_ = a.act("watch", func() error {
+			body, err := a.client.CoreV1().RESTClient().Get().AbsPath(path...).
+				Param("watch", "true").Param("sendInitialEvents", "true").Param("allowWatchBookmarks", "true").
+				Param("resourceVersionMatch", string(metav1.ResourceVersionMatchNotOlderThan)).SetHeader("Accept", "application/json").Stream(ctx)
+			if err != nil {
+				return err
+			}
+			defer body.Close()
+			return upTo(body, []byte(metav1.InitialEventsAnnotationKey))
+		})
+	})
+	return nil
+}
+
+// upTo reads until it has seen a mark.
+func upTo(r io.Reader, mark []byte) error {
+	buf := make([]byte, 64<<10)
+	kept := 0
+	for {
+		n, err := r.Read(buf[kept:])
+		if bytes.Contains(buf[:kept+n], mark) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		kept += n
+		if more := kept - len(mark); more > 0 { // the mark may have begun
+			copy(buf, buf[more:kept])
+			kept = len(mark)
+		}
+	}
 }
 
 // path is where the API server serves the actor's resource, of all namespaces.
