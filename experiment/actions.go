@@ -237,11 +237,13 @@ func (c *checker) objectNames(path string, p *Phase, o *Objects) {
 		}
 		return
 	}
+	dotted := []string{"APIService", "CustomResourceDefinition"} // named after a group
 	longest := Expand(pattern, p.Name, max(o.Count-1, 0))
 	longest = strings.ReplaceAll(longest, "{namespace}", "kubedyno-000000")
 	switch {
 	case o.Count > 1 && !strings.Contains(pattern, "{index}"):
 		c.fail(name, fmt.Sprintf("%d objects would have the same name: use {index}", o.Count), path+".count")
+	case slices.Contains(dotted, o.KindName()) && driverForm.MatchString(longest):
 	case !nameForm.MatchString(longest) || len(longest) > maxObjectName:
 		c.fail(name, fmt.Sprintf("%s is not an object name: at most %d lower-case letters, digits and '-'", quote(longest), maxObjectName),
 			path+".count", parentPath(path)+".name")

@@ -1,6 +1,10 @@
 package fault
 
-import "strconv"
+import (
+	"fmt"
+	"strconv"
+	"strings"
+)
 
 // What goes wrong with the API server.
 var apiserver = []Fault{
@@ -116,4 +120,219 @@ var apiserver = []Fault{
 			return judge(rate > 5, rate, "1/s", "%.1f watches a second ended", rate)
 		},
 	},
+	{
+		Name: "slow-webhook", Number: "F17", Title: "an admission webhook takes long", Holds: "the creation of pods",
+		Parameter: Parameter{Means: "what an answer takes", Kind: Duration, Low: "100ms", Middle: "500ms", High: "2s"},
+		Right:     []Place{{Component: kubeAPIServer, Resource: "webhook"}, {Component: client("policy"), Resource: "webhook"}},
+		Alike:     []string{"heavy-policy", "slow-fsync", "far-etcd"},
+		Doc: `The API server asks a webhook about each pod before it is stored, and waits for the answer. Controllers create pods in turns, each as long as the slowest answer.
+
+**What you see.** Pods are created slowly, nothing is busy.
+
+**What tells it apart.** apiserver_admission_webhook_admission_duration_seconds has the time, and apiserver_request_sli_duration_seconds, which leaves webhooks out, has not. A policy that takes long uses the API server's own CPU.
+
+**Remedy.** Narrow its rules and match conditions, give it more replicas, a short timeout, or make a ValidatingAdmissionPolicy of it.`,
+		Change: `actors:
+  - {name: policy, do: webhook, delay: {{.Text}}}
+`,
+		Show:  "rollout",
+		acted: webhookTook,
+	},
+	{
+		Name: "heavy-policy", Number: "F19", Title: "admission policies take a lot of work", Holds: "the creation of pods, and the API server's CPU",
+		Parameter: Parameter{Means: "policies", Kind: Number, Low: "3", Middle: "10", High: "30"},
+		Right:     []Place{{Component: kubeAPIServer, Resource: "policy"}},
+		Alike:     []string{"slow-webhook", "starved-apiserver"},
+		Doc: `A ValidatingAdmissionPolicy is an expression that the API server evaluates itself, for each object that it matches. Nested loops over lists cost milliseconds of CPU each time.
+
+**What you see.** Pods are created slowly, and the API server is busy.
+
+**What tells it apart.** The policies' own time (apiserver_validating_admission_policy_check_duration_seconds), and cel in the profile. A webhook's time is waiting.
+
+**Remedy.** Simpler expressions, match conditions before them, fewer resources matched.`,
+		Change: `phases:
+  - name: policies
+    kind: warm-up
+    create:
+      count: {{.Int}}
+      rate: burst
+      object:
+        apiVersion: admissionregistration.k8s.io/v1
+        kind: ValidatingAdmissionPolicy
+        metadata: {name: "sums-{index}"}
+        spec:
+          failurePolicy: Ignore
+          matchConstraints: {resourceRules: [{apiGroups: [""], apiVersions: [v1], operations: [CREATE], resources: [pods]}]}
+          validations:
+            - expression: "` + loops + `"
+  - name: bindings
+    kind: warm-up
+    create:
+      count: {{.Int}}
+      rate: burst
+      object:
+        apiVersion: admissionregistration.k8s.io/v1
+        kind: ValidatingAdmissionPolicyBinding
+        metadata: {name: "sums-{index}"}
+        spec: {policyName: "sums-{index}", validationActions: [Deny]}
+  - {name: published, settle: 3s}
+`,
+		Show: "rollout",
+		acted: func(r *reading, _ Value) Effect {
+			sum, ok := r.increase("apiserver_validating_admission_policy_check_duration_seconds_sum", on(kubeAPIServer))
+			if !ok {
+				return missing("apiserver_validating_admission_policy_check_duration_seconds")
+			}
+			return judge(sum > 1, sum, "s", "policies took %.1f s in all in %s", sum, r.lasts())
+		},
+	},
+	{
+		Name: "crd-churn", Number: "F33", Title: "CustomResourceDefinitions change all the time", Holds: "the API server's CPU",
+		Parameter: Parameter{Means: "changes a second", Kind: PerSecond, Low: "1/s", Middle: "5/s", High: "20/s"},
+		Right:     []Place{{Component: client("operator-installer"), Resource: "cpu"}},
+		Alike:     []string{"apply-loop", "starved-apiserver"},
+		Doc: `Each change of a CustomResourceDefinition lets the API server build its documentation of all kinds anew, and serve the kind anew.
+
+**What you see.** The API server is busy while operators are installed.
+
+**What tells it apart.** apiextensions_openapi_v2_regeneration_count, and kube-openapi in the profile.
+
+**Remedy.** Install in one go; do not write definitions that are as they should be.`,
+		Change: `actors:
+  - {name: operator-installer, do: installer, rate: {{.Text}}, count: 6, objects: 40}
+`,
+		Show: "arrivals",
+		acted: func(r *reading, v Value) Effect {
+			n, ok := r.rateOf(func(q *recordRequest) bool {
+				return q.Resource == "customresourcedefinitions" && q.Verb == "patch" && by("operator-installer")(q)
+			})
+			if !ok {
+				return missing("the audit log")
+			}
+			return judge(n >= v.N/3, n, "1/s", "%.1f CustomResourceDefinitions changed a second", n)
+		},
+	},
+	{
+		Name: "many-bindings", Number: "F34", Title: "thousands of role bindings", Holds: "every request, while it is authorised",
+		Parameter: Parameter{Means: "bindings, of 100 users each", Kind: Number, Low: "300", Middle: "1500", High: "4000"},
+		Right:     []Place{{Component: kubeAPIServer, Resource: "cpu"}},
+		Alike:     []string{"starved-apiserver", "verbose-log"},
+		Doc: `For each request the API server looks through all ClusterRoleBindings, and the RoleBindings of the namespace, for one that allows it.
+
+**What you see.** Every request costs a little more, and the API server is busy sooner.
+
+**What tells it apart.** authorization_duration_seconds, and VisitRulesFor in the profile.
+
+**Remedy.** Bind groups in place of users; take bindings away that nobody needs.`,
+		Change: `phases:
+  - name: bindings
+    kind: warm-up
+    create:
+      count: {{.Int}}
+      rate: 400/s
+      object:
+        apiVersion: rbac.authorization.k8s.io/v1
+        kind: ClusterRoleBinding
+        metadata: {name: "a-team-{index}"}
+        roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: view}
+        subjects: [` + users(100) + `]
+`,
+		Show: "arrivals",
+		acted: func(r *reading, _ Value) Effect {
+			mean, n, ok := r.mean("apiserver_authorization_duration_seconds", on(kubeAPIServer))
+			if !ok {
+				mean, n, ok = r.mean("authorization_duration_seconds", on(kubeAPIServer))
+			}
+			if !ok {
+				return missing("authorization_duration_seconds")
+			}
+			return judge(mean > 0.0005, 1000*mean, "ms", "a request was authorised in %.2f ms on average (n=%.0f)", 1000*mean, n)
+		},
+	},
+	{
+		Name: "dead-api", Number: "F24", Title: "an aggregated API has nobody behind it", Holds: "discovery, and the removal of namespaces",
+		Parameter: Parameter{Means: "APIs", Kind: Number, Low: "1", Middle: "3", High: "10"},
+		Right:     []Place{{Component: kubeAPIServer, Resource: "unknown"}},
+		Alike:     []string{"slow-removal"},
+		Doc: `An APIService tells the API server to pass a group on to a service. Where that is gone, the group answers 503, and whoever has to know all groups (garbage collection, quota, the removal of namespaces) fails or goes on without.
+
+**What you see.** Namespaces that never go, though pods come and go as ever.
+
+**What tells it apart.** aggregator_unavailable_apiservice is 1, and the controller manager's log has groups that could not be discovered. A backlog of removal makes progress.
+
+**Remedy.** Delete the APIService, or bring its service back.`,
+		Change: `phases:
+  - name: apis
+    kind: warm-up
+    create:
+      count: {{.Int}}
+      rate: burst
+      object:
+        apiVersion: apiregistration.k8s.io/v1
+        kind: APIService
+        metadata: {name: "v1.gone{index}.kubedyno.io"}
+        spec: {group: "gone{index}.kubedyno.io", version: v1, groupPriorityMinimum: 100, versionPriority: 100, insecureSkipTLSVerify: true, service: {namespace: default, name: gone}}
+  - {name: noticed, settle: 3s}
+`,
+		Show: "arrivals",
+		acted: func(r *reading, _ Value) Effect {
+			at, err := r.Query(`sum(aggregator_unavailable_apiservice{component="kube-apiserver"})`, r.window.End)
+			if err != nil || len(at) == 0 || len(at[0].Points) == 0 {
+				return missing("aggregator_unavailable_apiservice")
+			}
+			n := at[0].Points[0].Value
+			return judge(n >= 1, n, "1", "%.0f aggregated APIs were unavailable", n)
+		},
+	},
+	{
+		Name: "quota-conflicts", Number: "F57", Title: "every pod counts against quotas", Holds: "the creation of pods in one namespace",
+		Parameter: Parameter{Means: "quotas in the namespace", Kind: Number, Low: "1", Middle: "5", High: "20"},
+		Right:     []Place{{Component: kubeAPIServer, Resource: "quota"}},
+		Alike:     []string{"conflict-storm", "slow-webhook", "few-workers"},
+		Doc: `For each pod the API server writes what is used into the status of each ResourceQuota of the namespace, before it stores the pod. Pods that come together are counted together where they can be, and wait for each other.
+
+**What you see.** Pods of one namespace are created more slowly than those of others.
+
+**What tells it apart.** Updates of resourcequotas/status by the API server itself, and etcd updates that begin again. Conflicts of a client are answered with 409.
+
+**Remedy.** One quota with all limits in place of many; fewer, larger namespaces are not better.`,
+		Change: `phases:
+  - name: quotas
+    kind: warm-up
+    create:
+      count: {{.Int}}
+      rate: burst
+      object: {apiVersion: v1, kind: ResourceQuota, metadata: {name: "quota-{index}"}, spec: {hard: {pods: "100000", requests.cpu: "100000"}}}
+  - {name: counted, settle: 3s}
+`,
+		Show: "rollout",
+		acted: func(r *reading, _ Value) Effect {
+			n, ok := r.increase("etcd_requests_total", on(kubeAPIServer, "operation", "update", "resource", "resourcequotas"))
+			if !ok {
+				return missing("etcd_requests_total of resourcequotas")
+			}
+			return judge(n > 50, n, "1", "quotas were written %.0f times in %s", n, r.lasts())
+		},
+	},
+}
+
+// loops is an expression that takes some ten thousand steps, and is true.
+const loops = "[0,1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17,18,19].all(a, [0,1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17,18,19].all(b, [0,1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17,18,19].all(c, a + b + c >= 0)))"
+
+// users are subjects that nobody is.
+func users(n int) string {
+	all := make([]string, n)
+	for i := range all {
+		all[i] = fmt.Sprintf("{apiGroup: rbac.authorization.k8s.io, kind: User, name: somebody-%d@example.com}", i)
+	}
+	return strings.Join(all, ", ")
+}
+
+// webhookTook is the check of a webhook: its answers took what they should.
+func webhookTook(r *reading, v Value) Effect {
+	mean, n, ok := r.mean("apiserver_admission_webhook_admission_duration_seconds", on(kubeAPIServer, "name", "policy.kubedyno.io"))
+	if !ok {
+		return missing("apiserver_admission_webhook_admission_duration_seconds")
+	}
+	return judge(mean >= v.Duration.Seconds(), mean, "s", "an answer of the webhook took %.2f s on average (n=%.0f)", mean, n)
 }

@@ -258,6 +258,92 @@ actors:
 		acted: sent("agents", "renewals", 0.6),
 	},
 	{
+		Name: "fighting-controllers", Number: "F43", Title: "two controllers undo each other's work", Holds: "etcd's writes and the API server's CPU",
+		Parameter: Parameter{Means: "objects that they fight about", Kind: Number, Low: "1", Middle: "4", High: "16"},
+		Right:     []Place{{Component: client("tenant-a"), Resource: "cpu"}, {Component: client("tenant-b"), Resource: "cpu"}, {Component: client("tenant-a"), Resource: "lock"}, {Component: client("tenant-b"), Resource: "lock"}},
+		Alike:     []string{"conflict-storm", "event-flood"},
+		Doc: `Two controllers want different values in the same field. Each is told of the other's change and puts its own back, as fast as the cluster lets them.
+
+**What you see.** Hundreds of writes a second to a few objects, on a cluster where nothing happens.
+
+**What tells it apart.** The same objects are written by two user agents in turn, and every write succeeds.
+
+**Remedy.** One owner for each field (server-side apply tells), or a check before the write.`,
+		Change: `actors:
+  - {name: tenant-a, do: owner, objects: {{.Int}}, count: 8}
+  - {name: tenant-b, do: owner, objects: {{.Int}}, count: 8}
+`,
+		Show: "arrivals",
+		acted: func(r *reading, _ Value) Effect {
+			a, ok := r.rateOf(by("tenant-a"))
+			b, _ := r.rateOf(by("tenant-b"))
+			if !ok {
+				return missing("the audit log")
+			}
+			return judge(a > 5 && b > 5, a+b, "1/s", "tenant-a wrote %.0f and tenant-b %.0f times a second", a, b)
+		},
+	},
+	{
+		Name: "relist-storm", Number: "F28", Title: "clients begin their watches again and again", Holds: "the API server's CPU",
+		Parameter: Parameter{Means: "beginnings a second", Kind: PerSecond, Low: "4/s", Middle: "15/s", High: "40/s"},
+		Right:     []Place{{Component: client("agents"), Resource: "watch"}, {Component: client("agents"), Resource: "cpu"}},
+		Alike:     []string{"list-storm", "short-watches", "watch-fanout"},
+		Doc: `A client that lost its watch, because it read too slowly or was told that its version is too old, asks for everything from the beginning. Agents on all nodes that do so together ask for the whole cluster many times over.
+
+**What you see.** The API server is busy after a restart, or all the time.
+
+**What tells it apart.** Watches that open with sendInitialEvents and end soon; apiserver_init_events_total. A storm of lists shows as LIST.
+
+**Remedy.** Clients that keep up; bookmarks; a pause with jitter.`,
+		Change: `phases:
+  - name: inventory
+    kind: warm-up
+    create:
+      count: 3000
+      rate: 600/s
+      object: {apiVersion: v1, kind: ConfigMap, metadata: {name: "item-{index}"}, data: {about: "` + filler + `"}}
+actors:
+  - {name: agents, do: relister, rate: {{.Text}}, count: 24, resource: configmaps}
+`,
+		Show: "arrivals",
+		acted: func(r *reading, _ Value) Effect {
+			rate, ok := r.rateOf(func(q *recordRequest) bool { return q.Verb == "watch" && by("agents")(q) })
+			if !ok {
+				return missing("the audit log")
+			}
+			return judge(rate > 1, rate, "1/s", "agents began %.1f watches a second", rate)
+		},
+	},
+	{
+		Name: "endpoint-fanout", Number: "F56", Title: "every change of a large Service goes to every node", Holds: "the API server's CPU",
+		Parameter: Parameter{Means: "watches on EndpointSlices", Kind: Number, Low: "50", Middle: "300", High: "1000"},
+		Right:     []Place{{Component: client("proxies"), Resource: "watch"}, {Component: client("proxies"), Resource: "cpu"}},
+		Alike:     []string{"watch-fanout"},
+		Doc: `Each pod of a Service that comes or goes changes an EndpointSlice of up to a hundred addresses, which is sent whole to the proxy of each node.
+
+**What you see.** The API server is busy while a large Service is rolled out.
+
+**What tells it apart.** apiserver_watch_events_total and its sizes of endpointslices.
+
+**Remedy.** --endpointslice-updates-batch-period, which gathers changes; headless Services for what needs no proxy.`,
+		Change: `phases:
+  - name: service
+    kind: warm-up
+    create: {count: 1, object: {apiVersion: v1, kind: Service, metadata: {name: web}, spec: {selector: {app: web}, ports: [{port: 80}]}}}
+actors:
+  - {name: proxies, do: watchers, count: {{.Int}}, resource: endpointslices.discovery.k8s.io}
+`,
+		Show: "arrivals",
+		acted: func(r *reading, v Value) Effect {
+			n, ok := r.increase("apiserver_watch_events_total", on(kubeAPIServer, "resource", "endpointslices"))
+			if !ok {
+				return missing("apiserver_watch_events_total of endpointslices")
+			}
+			rate := n / r.window.Seconds()
+			return judge(rate > v.N, rate, "1/s", "%.0f changes of EndpointSlices were sent a second", rate)
+		},
+	},
+	{
 		Name: "watch-fanout", Number: "F27", Title: "too many watches on pods", Holds: "the API server's CPU, at every change of a pod",
 		Parameter: Parameter{Means: "watches", Kind: Number, Low: "100", Middle: "500", High: "1500"},
 		Right:     []Place{{Component: client("agents"), Resource: "watch"}, {Component: client("agents"), Resource: "cpu"}},

@@ -1,5 +1,7 @@
 package fault
 
+import "strings"
+
 // What goes wrong with the controller manager.
 var controllers = []Fault{
 	{
@@ -33,5 +35,98 @@ var controllers = []Fault{
 		Change: "cluster: {components: {kube-controller-manager: {cpu: {{.Text}}}}}",
 		Show:   "rollouts",
 		acted:  throttled(controllerManager),
+	},
+	{
+		Name: "few-workers", Number: "F53", Title: "controllers have too few workers", Holds: "the creation of pods, where there are many small workloads",
+		Parameter: Parameter{Means: "workers of the Deployment and of the ReplicaSet controller", Kind: Number, Low: "3", Middle: "2", High: "1"},
+		Right:     []Place{{controllerManager, "controller", "workers"}},
+		Alike:     []string{"controller-limit", "refused-creates", "starved-controllers"},
+		Doc: `A controller works on so many objects at a time (--concurrent-replicaset-syncs and others, 5 unless set). A worker waits for each answer of the API server, so that a slow answer and few workers bound the rate.
+
+**What you see.** Many small Deployments come one after the other; everything is idle.
+
+**What tells it apart.** workqueue_work_duration_seconds says that all workers are busy all the time, and objects wait in the queue; no request waits in a client's limiter.
+
+**Remedy.** More workers; faster answers.`,
+		Change: `cluster: {components: {kube-controller-manager: {args: {concurrent-replicaset-syncs: {{.Int}}, concurrent-deployment-syncs: {{.Int}}}}}}`,
+		Show:   "rollouts-far",
+		acted: func(r *reading, v Value) Effect {
+			work, ok := r.increase("workqueue_work_duration_seconds_sum", on(controllerManager, "name", "replicaset"))
+			waited, ok2 := r.increase("workqueue_queue_duration_seconds_sum", on(controllerManager, "name", "replicaset"))
+			if !ok || !ok2 {
+				return missing("workqueue_work_duration_seconds of the ReplicaSet controller")
+			}
+			return judge(waited > work && work > 1, waited, "s", "ReplicaSets waited %.1f s in all for %d workers, which worked %.1f s", waited, v.Int(), work)
+		},
+	},
+	{
+		Name: "refused-creates", Number: "F54", Title: "some of the pods are refused", Holds: "the creation of pods",
+		Parameter: Parameter{Means: "per cent that are refused", Kind: Number, Low: "10", Middle: "40", High: "70"},
+		Right:     []Place{{controllerManager, "controller", "backoff"}, {client("policy"), "controller", "backoff"}, {kubeAPIServer, "controller", "webhook"}},
+		Alike:     []string{"controller-limit", "few-workers", "slow-webhook"},
+		Doc: `A ReplicaSet creates 1, 2, 4, 8, … pods at a time and stops for this time at the first refusal. It comes back after a pause that doubles with each failure.
+
+**What you see.** A Deployment grows by fits and starts; Events say FailedCreate.
+
+**What tells it apart.** Answers 403 to POSTs of pods by the replicaset-controller, and workqueue_retries_total. A limit is a flat rate without errors.
+
+**Remedy.** Find who refuses: a quota, a webhook.`,
+		Change: `actors:
+  - {name: policy, do: webhook, refuse: {{.N}}}
+`,
+		Show: "rollout",
+		acted: func(r *reading, v Value) Effect {
+			refused, ok := r.requests(func(q *recordRequest) bool { return q.Resource == "pods" && q.Verb == "create" && q.Code == 403 })
+			if !ok {
+				return missing("the audit log")
+			}
+			return judge(refused > 5, float64(refused), "1", "%d pods were refused", refused)
+		},
+	},
+	{
+		Name: "slow-removal", Number: "F55", Title: "what belongs to deleted objects goes slowly", Holds: "the removal of pods",
+		Parameter: Parameter{Means: "requests a second that each controller's client lets through, with one worker of the garbage collector", Kind: Number, Low: "40", Middle: "15", High: "8"},
+		Right:     []Place{{Component: controllerManager, Resource: "client-limit"}, {Component: controllerManager, Resource: "workers"}},
+		Alike:     []string{"controller-limit", "dead-api"},
+		Doc: `The garbage collector deletes what an object leaves behind, one request for each, under the limit of its client and by so many workers.
+
+**What you see.** Pods of deleted Deployments stay for minutes.
+
+**What tells it apart.** workqueue_depth of garbage_collector_attempt_to_delete falls slowly but steadily. With a dead API it does not fall for some kinds at all.
+
+**Remedy.** More requests a second, --concurrent-gc-syncs.`,
+		Change: `cluster: {components: {kube-controller-manager: {args: {kube-api-qps: {{.Int}}, kube-api-burst: {{.Int}}, concurrent-gc-syncs: 1}}}}`,
+		Show:   "removal",
+		acted: func(r *reading, _ Value) Effect {
+			waited, ok := r.increase("workqueue_queue_duration_seconds_sum", on(controllerManager, "name", "garbage_collector_attempt_to_delete"))
+			if !ok {
+				return missing("workqueue_queue_duration_seconds of the garbage collector")
+			}
+			return judge(waited > 20, waited, "s", "objects waited %.0f s in all for the garbage collector", waited)
+		},
+	},
+	{
+		Name: "false-node-failures", Number: "F58", Title: "nodes are given up too soon", Holds: "scheduling: healthy nodes are tainted",
+		Parameter: Parameter{Means: "time without a heartbeat after which a node is given up", Kind: Duration, Low: "9s", Middle: "6s", High: "4s"},
+		Right:     []Place{{Component: controllerManager, Resource: "unknown"}, {Component: "node", Resource: "unknown"}},
+		Alike:     []string{"slow-node-disk"},
+		Doc: `Kubelets renew their lease every ten seconds. A controller manager that waits less than that takes nodes for dead between two renewals, taints them, and after a while evicts their pods.
+
+**What you see.** Nodes that are NotReady for seconds, pods that stay pending or move.
+
+**What tells it apart.** PATCHes of nodes by the node controller, node_collector_unhealthy_nodes_in_zone, and leases that are renewed on time.
+
+**Remedy.** --node-monitor-grace-period of 50 s, the default; mend late heartbeats first.`,
+		Change: `cluster: {components: {kube-controller-manager: {args: {node-monitor-grace-period: {{.Text}}, node-monitor-period: 1s}}}}`,
+		Show:   "arrivals",
+		acted: func(r *reading, _ Value) Effect {
+			n, ok := r.requests(func(q *recordRequest) bool {
+				return q.Resource == "nodes" && (q.Verb == "patch" || q.Verb == "update") && strings.Contains(q.UserAgent, "kube-controller-manager")
+			})
+			if !ok {
+				return missing("the audit log")
+			}
+			return judge(n > 10, float64(n), "1", "the controller manager changed nodes %d times in %s", n, r.lasts())
+		},
 	},
 }

@@ -50,6 +50,28 @@ var nodes = []Fault{
 		Show:   "arrivals",
 		acted:  startTook,
 	},
+	{
+		Name: "slow-volumes", Number: "F51", Title: "volumes take long to be made", Holds: "binding: the scheduler waits for the volume",
+		Parameter: Parameter{Means: "what the backend takes for a volume", Kind: Duration, Low: "1s", Middle: "4s", High: "10s"},
+		Right:     []Place{{"kubedyno-csi", "bind", "disk"}, {client("kubedyno-csi"), "bind", "disk"}, {kubeScheduler, "bind", "disk"}},
+		Alike:     []string{"scheduler-limit", "locks-per-object"},
+		Doc: `With WaitForFirstConsumer a volume is made when its pod has a node, and the scheduler waits with the binding until it is there.
+
+**What you see.** Pods with volumes take long to be bound, others do not.
+
+**What tells it apart.** The PreBind point takes the time, and no request waits in the scheduler's limiter.
+
+**Remedy.** A faster backend, more workers and requests for the provisioner.`,
+		Change: "cluster: {storage: {provisionDelay: {{.Text}}}}",
+		Show:   "claims",
+		acted: func(r *reading, v Value) Effect {
+			mean, n, ok := r.mean("scheduler_framework_extension_point_duration_seconds", on(kubeScheduler, "extension_point", "PreBind"))
+			if !ok {
+				return missing("scheduler_framework_extension_point_duration_seconds of PreBind")
+			}
+			return judge(mean >= v.Duration.Seconds()/2, mean, "s", "the scheduler waited %.1f s before a binding, on average (n=%.0f)", mean, n)
+		},
+	},
 }
 
 // startTook is the check of slow starts: from binding to Running the mean pod took

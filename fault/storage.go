@@ -99,6 +99,29 @@ var storage = []Fault{
 		},
 	},
 	{
+		Name: "small-batches", Number: "F03", Title: "etcd commits each change by itself", Holds: "every write",
+		Parameter: Parameter{Means: "changes in a commit of etcd's database", Kind: Number, Low: "10", Middle: "2", High: "1"},
+		Right:     []Place{{Component: etcd, Resource: "disk"}},
+		Alike:     []string{"slow-fsync", "disk-neighbour"},
+		Doc: `etcd gathers changes and commits them to its database every 100 ms or 10,000 changes. With small batches each change waits for a commit, which syncs twice.
+
+**What you see.** Writes are slow, though a single sync takes as long as ever.
+
+**What tells it apart.** etcd_disk_backend_commit_duration_seconds counts hundreds of commits a second, with an ordinary mean. On a slow disk the mean is what grows.
+
+**Remedy.** The defaults of --backend-batch-limit and --backend-batch-interval.`,
+		Change: `cluster: {components: {etcd: {args: {backend-batch-limit: {{.Int}}}}}}`,
+		Show:   "rollout",
+		acted: func(r *reading, _ Value) Effect {
+			n, ok := r.increase("etcd_disk_backend_commit_duration_seconds_count", on(etcd))
+			if !ok {
+				return missing("etcd_disk_backend_commit_duration_seconds")
+			}
+			rate := n / r.window.Seconds()
+			return judge(rate > 40, rate, "1/s", "etcd committed its database %.0f times a second", rate)
+		},
+	},
+	{
 		Name: "full-database", Number: "F06", Title: "etcd's database reaches its quota", Holds: "all writes: they are refused",
 		Parameter: Parameter{Means: "quota in MiB", Kind: Number, Low: "32", Middle: "16", High: "12"},
 		Right:     []Place{{Component: etcd, Resource: "quota"}},
