@@ -129,6 +129,37 @@ func within(p, folder string) bool {
 	return folder == "" || p == folder || strings.HasPrefix(p, folder+"/")
 }
 
+// What was put wrong on purpose is what a diagnosis is asked to find out.
+func TestDiagnosisDoesNotPeek(t *testing.T) {
+	secrets := []string{"ReadFaults", "WriteFaults", "Faults", "Fault", "Experiment", "Made"}
+	n := 0
+	walkGo(t, func(name string, fset *token.FileSet, file *ast.File) {
+		if !within(name, "diagnose") && !within(name, "analysis") || strings.HasSuffix(name, "_test.go") {
+			return
+		}
+		n++
+		ast.Inspect(file, func(node ast.Node) bool {
+			switch x := node.(type) {
+			case *ast.SelectorExpr:
+				if of, ok := x.X.(*ast.SelectorExpr); ok && of.Sel.Name == "Workload" {
+					return true // says that there was one
+				}
+				if slices.Contains(secrets, x.Sel.Name) {
+					t.Errorf("%s: %s: a detector finds faults by what they do", fset.Position(x.Pos()), x.Sel.Name)
+				}
+			case *ast.BasicLit:
+				if strings.Contains(x.Value, "faults.json") || strings.Contains(x.Value, "experiment.yaml") {
+					t.Errorf("%s: %s: a detector finds faults by what they do", fset.Position(x.Pos()), x.Value)
+				}
+			}
+			return true
+		})
+	})
+	if n < 20 {
+		t.Fatalf("only %d files of detectors found", n)
+	}
+}
+
 // A reader learns from the first sentence what may live in a package.
 func TestOnePackageDocEach(t *testing.T) {
 	for _, p := range packages(t) {

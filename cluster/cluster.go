@@ -47,7 +47,9 @@ type ControlPlane struct {
 	Version    string      `json:"version"` // the server's
 	Profile    string      `json:"profile,omitempty"`
 	Components []Component `json:"components"`
-	AuditLog   string      `json:"auditLog,omitempty"`
+	// CPU is a quota in cores that the components have together; 0 is none.
+	CPU      float64 `json:"cpu,omitempty"`
+	AuditLog string  `json:"auditLog,omitempty"`
 	// Kubeconfigs by identity. For an existing cluster all are the user's own.
 	Kubeconfigs Kubeconfigs `json:"kubeconfigs"`
 	// ClientCert, ClientKey and CA are the files with which the metrics and

@@ -320,7 +320,7 @@ objectives: [{indicator: pod-startup, limit: 5s}]
 		{set: "cluster.nodes", want: "--set cluster.nodes: want PATH=VALUE, such as cluster.nodes=100 or kube-scheduler.args.kube-api-qps=200"},
 		{set: "kube-schedular.cpu=1", want: `--set kube-schedular.cpu=1: unknown component or field "kube-schedular", did you mean "kube-scheduler"?`},
 		{set: "cluster.components.kube-proxy.cpu=1", want: `--set cluster.components.kube-proxy.cpu=1: unknown component "kube-proxy" (valid: etcd, kube-apiserver, kube-controller-manager, kube-scheduler, kubedyno-csi, kubedyno-hollow, kubedyno-load)`},
-		{set: "etcd.flags.v=1", want: `--set etcd.flags.v=1: etcd: unknown part "flags" (valid: args, env, binary, cpu, off)`},
+		{set: "etcd.flags.v=1", want: `--set etcd.flags.v=1: etcd: unknown part "flags" (valid: args, env, binary, cpu, off, syncDelay, latency, files)`},
 		{set: "etcd.cpu=half", want: `--set etcd.cpu=half: etcd.cpu: want a number, got the text "half"`},
 		{set: "etcd.cpu=0", want: `--set etcd.cpu=0: etcd.cpu: must be at least 0.01, got 0`},
 		{set: "etcd.cpu=500m", want: `--set etcd.cpu=500m: etcd.cpu: want a number, got the text "500m"`},

@@ -61,8 +61,10 @@ type Cluster struct {
 	Profile string `json:"profile,omitempty"`
 	// APIReadySeconds is from the start of etcd to the first good /readyz; 0
 	// where the cluster was already there.
-	APIReadySeconds float64     `json:"apiReadySeconds,omitempty"`
-	Components      []Component `json:"components"`
+	APIReadySeconds float64 `json:"apiReadySeconds,omitempty"`
+	// CPU is a quota in cores that the components have together; 0 = none.
+	CPU        float64     `json:"cpu,omitempty"`
+	Components []Component `json:"components"`
 }
 
 // Component is one process of the control plane or of the harness.

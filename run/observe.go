@@ -243,7 +243,7 @@ func (s *session) describeCluster() error {
 	return s.w.Update(func(m *record.Meta) {
 		m.Cluster = record.Cluster{
 			Kind: s.plane.Kind, Name: s.plane.Name, Server: s.plane.Server, Version: s.plane.Version,
-			Profile: s.plane.Profile, APIReadySeconds: s.target.APIReady().Seconds(),
+			Profile: s.plane.Profile, CPU: s.plane.CPU, APIReadySeconds: s.target.APIReady().Seconds(),
 		}
 		for _, c := range s.plane.Components {
 			m.Cluster.Components = append(m.Cluster.Components, s.describe(c))

@@ -205,7 +205,7 @@ func (k *keeper) plan(ids *pki, version labVersion) (*plan, error) {
 		cgroups:  map[string][]string{},
 		cp: &cluster.ControlPlane{
 			Kind: cluster.KindLab, Name: k.state.Name, Server: url["api-port"],
-			Version: version.Kubernetes, Profile: k.state.Profile,
+			Version: version.Kubernetes, Profile: k.state.Profile, CPU: k.cfg.CPU,
 			AuditLog: file("audit.log"),
 			Kubeconfigs: cluster.Kubeconfigs{
 				Admin: file("kubeconfig", "admin"), Load: file("kubeconfig", "load"), Collect: file("kubeconfig", "collect"),

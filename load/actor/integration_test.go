@@ -194,6 +194,7 @@ func TestKinds(t *testing.T) {
 			p, err := client.CoreV1().Pods(ns).Get(ctx, "runs", metav1.GetOptions{})
 			return did(m, "patch", "ok") && err == nil && p.Labels[Label] == "the-controller"
 		}},
+		{Config{Do: "disk-writer", Count: 2, Cache: t.TempDir()}, func(m string) bool { return did(m, "write", "ok") && !did(m, "write", "error") }},
 		{Config{Do: "electors", Count: 2, Objects: 2}, func(string) bool {
 			for i := range 2 {
 				lease, err := client.CoordinationV1().Leases(ns).Get(ctx, fmt.Sprintf("the-electors-%d", i), metav1.GetOptions{})
@@ -211,6 +212,10 @@ func TestKinds(t *testing.T) {
 			list, err := client.CoordinationV1().Leases(ns).List(ctx, metav1.ListOptions{LabelSelector: Label + "=the-heartbeats"})
 			return err == nil && len(list.Items) == 3 && did(m, "renew", "ok")
 		}},
+		{Config{Do: "installer", Rate: 5, Objects: 2}, func(m string) bool {
+			b, err := client.CoreV1().RESTClient().Get().AbsPath("/apis/apiextensions.k8s.io/v1/customresourcedefinitions").DoRaw(ctx)
+			return err == nil && strings.Contains(string(b), "parts1.installer.kubedyno.io") && did(m, "change", "ok")
+		}},
 		{Config{Do: "kubectl-apply", Rate: 2, Objects: 3, Kubectl: binary, Cache: t.TempDir()}, func(m string) bool {
 			list, err := client.CoreV1().ConfigMaps(ns).List(ctx, metav1.ListOptions{LabelSelector: Label + "=the-kubectl-apply"})
 			return err == nil && len(list.Items) == 3 && did(m, "apply", "ok")
@@ -219,6 +224,24 @@ func TestKinds(t *testing.T) {
 		{Config{Do: "lockers", Count: 2}, func(string) bool {
 			lease, err := client.CoordinationV1().Leases(ns).Get(ctx, "lock-waits", metav1.GetOptions{})
 			return err == nil && lease.Spec.HolderIdentity != nil
+		}},
+		{Config{Do: "owner", Objects: 2}, func(string) bool {
+			for i := range 2 {
+				c, err := client.CoreV1().ConfigMaps(ns).Get(ctx, fmt.Sprintf("disputed-%d", i), metav1.GetOptions{})
+				if err != nil || c.Data["owner"] != "the-owner" {
+					return false
+				}
+			}
+			return true
+		}},
+		{Config{Do: "relister", Rate: 5, Resource: "configmaps"}, func(m string) bool { return did(m, "watch", "ok") && !did(m, "watch", "error") }},
+		{Config{Do: "scraper", Rate: 5}, func(m string) bool { return did(m, "scrape", "ok") && !did(m, "scrape", "403") }},
+		{Config{Do: "webhook", Refuse: 100}, func(m string) bool {
+			_, err := client.CoreV1().Pods(ns).Create(ctx, &corev1.Pod{
+				ObjectMeta: metav1.ObjectMeta{GenerateName: "refused-"},
+				Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "x"}}},
+			}, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+			return did(m, "judge", "ok") && err != nil && strings.Contains(err.Error(), "not this time")
 		}},
 		{Config{Do: "watchers", Count: 20}, func(string) bool { return watches(ctx, client, "the-watchers") }},
 		{Config{Do: "writers", Rate: 100, Count: 8}, func(m string) bool {
@@ -236,8 +259,12 @@ func TestKinds(t *testing.T) {
 	for _, k := range Kinds() {
 		tested[k.Name] = true
 	}
-	if len(tested) != 10 {
-		t.Errorf("%d kinds, 10 are tested", len(tested))
+	if len(tested) != 16 {
+		t.Errorf("%d kinds, 16 are tested", len(tested))
+	}
+	// A webhook does not stay when its process has gone.
+	if list, err := client.AdmissionregistrationV1().ValidatingWebhookConfigurations().List(ctx, metav1.ListOptions{}); err != nil || len(list.Items) > 0 {
+		t.Errorf("%d webhooks are left (%v)", len(list.Items), err)
 	}
 
 	if p, err := client.CoreV1().Pods("kube-system").Get(ctx, "theirs", metav1.GetOptions{}); err != nil || len(p.Labels) > 0 {
