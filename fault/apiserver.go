@@ -10,9 +10,9 @@ import (
 var apiserver = []Fault{
 	{
 		Name: "few-seats", Number: "F14", Title: "the API server works on too few requests at a time", Holds: "every request, in the queues of priority and fairness",
-		Parameter: Parameter{Means: "requests in flight, reads and writes together", Kind: Number, Low: "20", Middle: "8", High: "4"},
+		Parameter: Parameter{Means: "requests in flight, reads and writes together", Kind: Number, Low: "16", Middle: "6", High: "4"},
 		Right:     []Place{{Component: kubeAPIServer, Resource: "apf"}},
-		Alike:     []string{"starved-apiserver", "starved-level", "slow-webhook"},
+		Alike:     []string{"starved-apiserver", "slow-webhook"},
 		Doc: `Priority and fairness gives each level a share of the requests that may be worked on at one time. With few in all, most levels have one seat, and requests wait in queues though nobody is busy.
 
 **What you see.** Everything is slow, CPUs are idle, and some clients are told 429.
@@ -122,7 +122,7 @@ var apiserver = []Fault{
 	},
 	{
 		Name: "slow-webhook", Number: "F17", Title: "an admission webhook takes long", Holds: "the creation of pods",
-		Parameter: Parameter{Means: "what an answer takes", Kind: Duration, Low: "100ms", Middle: "500ms", High: "2s"},
+		Parameter: Parameter{Means: "what an answer takes", Kind: Duration, Low: "300ms", Middle: "1s", High: "3s"},
 		Right:     []Place{{Component: kubeAPIServer, Resource: "webhook"}, {Component: client("policy"), Resource: "webhook"}},
 		Alike:     []string{"heavy-policy", "slow-fsync", "far-etcd"},
 		Doc: `The API server asks a webhook about each pod before it is stored, and waits for the answer. Controllers create pods in turns, each as long as the slowest answer.
@@ -140,7 +140,7 @@ var apiserver = []Fault{
 	},
 	{
 		Name: "heavy-policy", Number: "F19", Title: "admission policies take a lot of work", Holds: "the creation of pods, and the API server's CPU",
-		Parameter: Parameter{Means: "policies", Kind: Number, Low: "3", Middle: "10", High: "30"},
+		Parameter: Parameter{Means: "policies", Kind: Number, Low: "1", Middle: "3", High: "6"},
 		Right:     []Place{{Component: kubeAPIServer, Resource: "policy"}},
 		Alike:     []string{"slow-webhook", "starved-apiserver"},
 		Doc: `A ValidatingAdmissionPolicy is an expression that the API server evaluates itself, for each object that it matches. Nested loops over lists cost milliseconds of CPU each time.

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/kubedyno/kubedyno/experiment"
+	"github.com/kubedyno/kubedyno/fault"
 	"github.com/kubedyno/kubedyno/load"
 )
 
@@ -60,6 +61,9 @@ func newExperimentCommand(env *Env) *cobra.Command {
 			var errs []error
 			for _, name := range args {
 				e, err := experiment.ParseFile(name)
+				if err == nil {
+					err = fault.Inject(e, experiment.Sets{})
+				}
 				if err == nil {
 					err = load.Check(e)
 				}
