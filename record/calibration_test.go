@@ -90,7 +90,7 @@ func TestDamagedCalibration(t *testing.T) {
 
 func TestHealthyAbove(t *testing.T) {
 	h := HealthyOf([]float64{10, 11, 9, 10, 12, 10})
-	for x, want := range map[float64]bool{10: false, 12: false, 15: false, 17: false, 20: true} {
+	for x, want := range map[float64]bool{10: false, 12: false, 14: false, 15: false, 17: true, 20: true} {
 		if got := h.Above(x); got != want {
 			t.Errorf("%g beside %+v: above %t, want %t", x, h, got, want)
 		}

@@ -476,7 +476,7 @@ func fullMeta() Meta {
 	return Meta{
 		ID: "20260102T150405Z-ab12cd", Name: "density", Tool: "v0.1.0", Started: start, Parent: "20260102T140000Z-000000",
 		Invalid: []string{"it was a test"}, Warnings: []string{"it was cold"},
-		Cluster: Cluster{Kind: "lab", Name: "one", Server: "https://admin:hunter2@127.0.0.1:6443", Version: "v1.36.3", Profile: "stock", APIReadySeconds: 3.5,
+		Cluster: Cluster{Kind: "lab", Name: "one", Server: "https://admin:hunter2@127.0.0.1:6443", Version: "v1.36.3", Profile: "stock", APIReadySeconds: 3.5, CPU: 1.5,
 			Components: []Component{{Name: "etcd", Instance: "etcd-1", PID: 42, Version: "3.6.8", Binary: "kubedyno-lab",
 				Args: []string{"--name=one", "--initial-cluster-token=hunter2"}, Env: []string{"GOGC=off", "ETCD_TOKEN=hunter2"}, CPU: 0.5,
 				Flags: map[string]string{"snapshot-count": "10000", "root-password": "hunter2"}, Harness: true}}},

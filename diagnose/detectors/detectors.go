@@ -42,6 +42,7 @@ import (
 	"github.com/kubedyno/kubedyno/diagnose/detectors/relist"
 	"github.com/kubedyno/kubedyno/diagnose/detectors/schedulerlimit"
 	"github.com/kubedyno/kubedyno/diagnose/detectors/schedulingloop"
+	"github.com/kubedyno/kubedyno/diagnose/detectors/sharedquota"
 	"github.com/kubedyno/kubedyno/diagnose/detectors/slownodes"
 	"github.com/kubedyno/kubedyno/diagnose/detectors/timeouts"
 	"github.com/kubedyno/kubedyno/diagnose/detectors/tugofwar"
@@ -74,6 +75,7 @@ var All = []diagnose.Detector{
 	costlywork.Detector,
 	machinecpu.Detector,
 	componentcpu.Detector,
+	sharedquota.Detector,
 	diskneighbour.Detector,
 	etcdsync.Detector,
 	etcdnetwork.Detector,

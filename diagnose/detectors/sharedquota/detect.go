@@ -1,0 +1,103 @@
+package sharedquota
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/kubedyno/kubedyno/diagnose"
+)
+
+// stopped is the share of a quota's periods in which components must have been
+// stopped over the plateau.
+const stopped = 0.5
+
+// Detector finds the cause.
+var Detector = diagnose.Detector{
+	Name:  "shared-quota",
+	Title: "A CPU quota of a group stops the control plane",
+	Doc: `A quota may be set on a group of processes: a container that holds several components, a slice of the machine, a VM's stand-in. While the group is stopped nothing in it runs, on a
+machine that looks idle.
+
+**Evidence.** Components that have no quota of their own, as far as the recording knows, were stopped in at least half of the quota's periods (the cgroup's nr_throttled), and pods lost time.
+Where several were stopped in the same periods they share one.
+
+**Prediction.** What the group used is what it may use; divided by the pods, that is what each costs, and the quota divided by that is the most.
+
+**Look-alikes.** component-cpu (the quota is the component's own and known); machine-cpu (the CPUs are full, nobody is stopped); a slow disk or a long way to etcd: syncs and round trips
+take long here too, since what waits for them is stopped, and are explained away.`,
+	Detect: detect,
+}
+
+func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
+	if !v.StagesOK {
+		return diagnose.NotAssessed("stages: %s", v.StagesWhy)
+	}
+	var names []string
+	var cpu, most float64
+	counted := false
+	for _, c := range v.Components() {
+		if v.IsHarness(c) {
+			continue
+		}
+		if _, own := v.Quota(c); own {
+			continue
+		}
+		_, share, ok := v.Throttled(c, v.Plateau)
+		counted = counted || ok
+		if !ok || share < stopped {
+			continue
+		}
+		names = append(names, c)
+		most = max(most, share)
+		if x, ok := v.CPU(c, v.Plateau); ok {
+			cpu += x
+		}
+	}
+	switch {
+	case len(names) == 0 && !counted:
+		return diagnose.NotAssessed("how often cgroups stopped the components")
+	case len(names) == 0:
+		return diagnose.NotThere("no component was stopped by a quota that is not its own")
+	case !v.Symptom():
+		return diagnose.NotThere("%s were stopped by a quota, but pods were not held up", strings.Join(names, ", "))
+	}
+	lost := v.LostStages()
+	if len(lost) == 0 || v.Plateau.Seconds() <= 0 {
+		return diagnose.NotThere("no stage lost time")
+	}
+	slices.Sort(names)
+	used := cpu / v.Plateau.Seconds()
+	component, whose := diagnose.Machine, fmt.Sprintf("%d components together", len(names))
+	if len(names) == 1 {
+		component, whose = names[0], names[0]
+	}
+	f := diagnose.Finding{
+		Class: diagnose.Capacity, Component: component, Stage: lost[0].Name, Resource: "cpu", Sources: 2,
+		Cause:   fmt.Sprintf("a CPU quota holds %s to %.2g CPUs", whose, used),
+		Summary: fmt.Sprintf("The control plane is at capacity: a CPU quota stops %s in %.0f %% of its periods, so that %s had %.2f CPUs while pods waited.", strings.Join(names, ", "), 100*most, map[bool]string{true: "it", false: "they"}[len(names) == 1], used),
+		Claims:  map[string]float64{},
+		Evidence: []diagnose.Evidence{
+			{Kind: "wait", Ref: "processes: throttled_periods of " + strings.Join(names, ", "), Value: most, Unit: "1", Text: fmt.Sprintf("stopped in %.0f %% of the quota's periods", 100*most)},
+			{Kind: "busy", Ref: "processes: user_s + system_s", Value: used, Unit: "CPUs", Text: fmt.Sprintf("%.1f CPU-seconds used in %.1f s by %s", cpu, v.Plateau.Seconds(), strings.Join(names, ", "))},
+		},
+		Advice:    diagnose.Advice{Text: "Raise the quota of the group that holds these processes (container limit, slice, VM size), or ask for fewer pods at a time."},
+		RefutedBy: "a run with a larger quota in which pods do not come faster",
+	}
+	if q := v.Meta.Cluster.CPU; q > 0 {
+		lift := q * 4
+		if all := float64(v.Meta.Machine.CPUs); all > 0 {
+			lift = min(lift, all)
+		}
+		f.Evidence = append(f.Evidence, diagnose.Evidence{Kind: "config", Ref: "cluster.cpu", Value: q, Unit: "cores", Text: fmt.Sprintf("CPU quota %g for all components", q)})
+		f.Advice.Set = map[string]string{"cluster.cpu": strconv.FormatFloat(lift, 'g', 4, 64)}
+	}
+	if m, ok := v.MachineCPU(v.Plateau); ok {
+		f.Evidence = append(f.Evidence, diagnose.Evidence{Kind: "busy", Ref: "machine", Value: m.Share, Unit: "1", Text: fmt.Sprintf("the machine's CPU was %.0f %% busy", 100*m.Share)})
+	}
+	for _, s := range lost {
+		f.Claims[s.Name] = *s.ExcessSeconds
+	}
+	return diagnose.Found(f)
+}

@@ -1,0 +1,2 @@
+// Package sharedquota finds CPU quotas that stop components and are not their own.
+package sharedquota
