@@ -52,7 +52,11 @@ func (c *Cost) cpu() (s float64) {
 func (c *Cost) String() string {
 	var parts []string
 	if c.RequestsPerSecond > 0 {
-		parts = append(parts, fmt.Sprintf("%.3g requests/s, %.0f %% of all requests", c.RequestsPerSecond, 100*c.RequestShare))
+		text := fmt.Sprintf("%.3g requests/s", c.RequestsPerSecond)
+		if c.RequestShare > 0 {
+			text += fmt.Sprintf(", %.0f %% of all requests", 100*c.RequestShare)
+		}
+		parts = append(parts, text)
 	}
 	if c.ServerCPUSeconds != nil && c.ServerCPUShare != nil {
 		about := "about "
@@ -74,22 +78,24 @@ func (c *Cost) String() string {
 // profile is asked for, where one class is only theirs; "" where none is.
 func (v *View) CostOf(talks []Talk, path string) *Cost {
 	c := &Cost{}
-	n, took := 0, 0.0
+	n, long, took := 0, 0, 0.0
 	agents := map[string]bool{}
 	for _, t := range talks {
-		n += t.Count
 		agents[t.Agent] = true
-		if t.Seconds > 0 && !t.Long {
-			took += t.Seconds
+		if t.Long {
+			long += t.Count
+			continue
 		}
+		n += t.Count
+		took += max(0, t.Seconds)
 	}
 	if v.Span() > 0 {
-		c.RequestsPerSecond = float64(n) / v.Span()
+		c.RequestsPerSecond = float64(n+long) / v.Span()
 	}
 	if all := v.Answered(); all > 0 {
 		c.RequestShare = min(1, float64(n)/float64(all))
 	}
-	if all := v.AnsweredSeconds(); all > 0 {
+	if all := v.AnsweredSeconds(); all > 0 && took > 0 {
 		share := min(1, took/all)
 		c.BusyShare = &share
 	}

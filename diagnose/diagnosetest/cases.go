@@ -34,10 +34,7 @@ func Files(t *testing.T, pattern string, detectors []diagnose.Detector) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		text, causes, err := heading(string(data))
-		if err != nil {
-			t.Fatalf("%s: %v", name, err)
-		}
+		text, causes := heading(string(data))
 		cases, err := split(text)
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
@@ -56,7 +53,7 @@ func Files(t *testing.T, pattern string, detectors []diagnose.Detector) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				got = Describe(d, causes...)
+				got = Describe(d, append(c.causes(), causes...)...)
 				if !*update && got != c.want {
 					t.Errorf("%s:%d: diagnosis differs (run with -update and review)\n%s\n-- want --\n%s-- got --\n%s", name, c.line, c.words, c.want, got)
 				}
@@ -74,19 +71,28 @@ func Files(t *testing.T, pattern string, detectors []diagnose.Detector) {
 	}
 }
 
-// about is the word that begins a file's heading.
-const about = "about: "
+// about is the word that says which causes a file or a case is about: of others
+// it is not said why they were ruled out or not assessed, so that a new detector
+// does not change each case there is.
+const about = "about "
 
-// heading cuts a file's first line off where it says which causes the file is
-// about: of others it is not said why they were ruled out or not assessed, so that a
-// new detector does not change each case there is.
-func heading(text string) (rest string, causes []string, err error) {
-	first, rest, _ := strings.Cut(text, "\n")
-	list, ok := strings.CutPrefix(first, about)
-	if !ok {
-		return "", nil, fmt.Errorf("the first line does not say what the cases are about: %q and names of detectors", about)
+// heading cuts a file's first line off where it says what all its cases are about.
+func heading(text string) (rest string, causes []string) {
+	first, rest, _ := strings.Cut(text, "\n\n")
+	if list, ok := strings.CutPrefix(first, about); ok && !strings.Contains(list, "\n") {
+		return rest, strings.Fields(list)
 	}
-	return strings.TrimLeft(rest, "\n"), strings.Fields(list), nil
+	return text, nil
+}
+
+// causes are those that a case is about.
+func (c testCase) causes() (all []string) {
+	for line := range strings.Lines(c.words) {
+		if list, ok := strings.CutPrefix(line, about); ok {
+			all = append(all, strings.Fields(list)...)
+		}
+	}
+	return all
 }
 
 type testCase struct {

@@ -1,15 +1,16 @@
 // Package diagnosetest is a little language for testing detectors: a run in
 // words, the diagnosis below.
 //
-//	about: controller-client-limit scheduler-client-limit
+//	about controller-client-limit scheduler-client-limit
 //
 //	# Stock flags, one Deployment: the controller's own limit.
 //	pods 1500 deployment
 //	----
 //	bottleneck kube-controller-manager controller client-limit confirmed: …
 //
-// A file's first line says which detectors it is about; of others it is not said why
-// they found nothing. It holds several cases, parted by blank lines after the diagnosis.
+// A file holds several cases, parted by blank lines after the diagnosis. Its first line, or
+// a line of a case, says which detectors it is about; of others it is not said why they
+// found nothing.
 // Nobody writes what stands below the dashes by hand: run the test with -update
 // and review the difference like code.
 //

@@ -56,6 +56,8 @@ type work struct {
 func (s *script) observe(w []string) (done bool, err error) {
 	p := phrase{words: w}
 	switch w[0] {
+	case "about": // for who reads the diagnosis
+		return true, nil
 	case "metric", "gauge":
 		x := words{component: p.next()}
 		name, labels, _ := strings.Cut(strings.TrimSuffix(p.next(), "}"), "{")

@@ -25,7 +25,7 @@ var Detector = diagnose.Detector{
 	Doc: `Each Event is an object in etcd, kept for an hour: a write, a sync of the disk, an entry of a lease, later a delete. client-go's recorder merges the same ones and lets 25 pass at once for each object, then one in 5 minutes; clients that write by
 themselves, or put a time or a number into each message, get past that.
 
-**Evidence.** One client creates or patches at least 5 Events a second, 10 % of all writes, and more than 8 for each pod that the run brought up in that time. The API server's own count of requests for events is the second source.
+**Evidence.** One client creates or patches at least 5 Events a second, 10 % of all writes, and more than 8 for each pod that the run brought up in that time. The API server's count of their writes to etcd is the second source.
 
 **Look-alikes.** Components at work: the scheduler writes an Event for each pod that it binds, a kubelet four for each that it starts, so that many pods make many Events; retries of a write (conflict-storm).`,
 	Detect: detect,
@@ -60,6 +60,11 @@ func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
 	n := float64(count[who])
 	rate := n / v.Span()
 	pods := float64(max(1, v.Arrived()))
+	for _, t := range v.TalksOf(func(t *diagnose.Talk) bool {
+		return t.Verb == "create" && (t.Resource == "pods" || t.Resource == "pods/binding")
+	}) {
+		pods = max(pods, float64(t.Count)) // those that were not watched, too
+	}
 	if who == "" || rate < perSecond || n < share*float64(writes) || n < perPod*pods && core(who) {
 		return diagnose.NotThere("the most Events were %.1f a second, by %s, %.1f for each pod", rate, nobody(who), n/pods)
 	}
@@ -76,9 +81,9 @@ func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
 		Advice:    diagnose.Advice{Text: fmt.Sprintf("Let %s write by client-go's recorder, which merges what is the same, without times or numbers in the message, and only when something changed. Until then the admission plugin EventRateLimit bounds it, and --etcd-servers-overrides=/events#… gives Events an etcd of their own. The price of a limit: Events that nobody sees.", who)},
 		RefutedBy: "a run without this client with as many Events",
 	}
-	if posts, ok := v.Increase(diagnose.APIServer, "apiserver_request_total", diagnose.Labels{"resource": "events", "verb": "POST"}); ok && posts >= 0.5*n {
+	if posts, ok := v.Increase(diagnose.APIServer, "etcd_requests_total", diagnose.Labels{"resource": "events", "operation": "~create|update"}); ok && posts >= 0.5*n {
 		f.Sources = 2
-		f.Evidence = append(f.Evidence, diagnose.Evidence{Kind: "rate", Ref: `apiserver_request_total{resource="events",verb="POST"}`, Value: posts / v.Span(), Unit: "1/s", Text: "Events created in all, by the API server's count"})
+		f.Evidence = append(f.Evidence, diagnose.Evidence{Kind: "rate", Ref: `etcd_requests_total{resource="events"}`, Value: posts / v.Span(), Unit: "1/s", Text: "Events written to etcd in all"})
 	}
 	consumer.Judge(v, &f, by[who], "")
 	return diagnose.Found(f)

@@ -101,7 +101,13 @@ func judge(v *diagnose.View, agent string, ts []float64) (f diagnose.Finding, ok
 			burst++
 		}
 	}
-	waited, counted := v.Increase(agent, "rest_client_rate_limiter_duration_seconds_sum", nil)
+	// Not every program exports client-go's counters: no series is no answer.
+	waited := 0.0
+	by, _ := v.IncreaseBy(agent, "rest_client_rate_limiter_duration_seconds_sum", "verb", nil)
+	for _, b := range by {
+		waited += b.Value
+	}
+	counted := len(by) > 0
 	waits := counted && waited >= always*p.Seconds
 	switch {
 	case counted && !waits:

@@ -2,6 +2,7 @@ package relist
 
 import (
 	"fmt"
+	"strconv"
 
 	"github.com/kubedyno/kubedyno/diagnose"
 	"github.com/kubedyno/kubedyno/diagnose/detectors/internal/consumer"
@@ -11,6 +12,9 @@ const (
 	// perSecond watches that begin. They live for 30 to 60 minutes, so that a
 	// hundred of them begin again once in half a minute.
 	perSecond = 1.0
+	// shortLife of watches, by --min-request-timeout in seconds: all of them then
+	// begin again by the API server's own wish.
+	shortLife = 300
 	// again: how often one kind of watch of one client began, beyond what
 	// clients and their replicas need to begin at all.
 	again = 3.0
@@ -39,6 +43,11 @@ func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
 	}
 	if v.Span() <= 0 {
 		return diagnose.NotAssessed("a load")
+	}
+	if life, set, _ := v.Flag(diagnose.APIServer, "min-request-timeout"); set {
+		if s, err := strconv.Atoi(life); err == nil && s < shortLife {
+			return diagnose.NotThere("watches end after %d s by --min-request-timeout", s)
+		}
 	}
 	slow := ended >= terminated*v.Span() && v.Upstream() == ""
 	var worst *diagnose.Talk

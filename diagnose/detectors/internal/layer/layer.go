@@ -109,7 +109,6 @@ func (l Layer) Finding(v *diagnose.View, f *diagnose.Finding) (ok bool) {
 		}
 	}
 	f.Class, f.Stage = diagnose.Risk, diagnose.Accept
-	f.Cost = v.CostOf(v.TalksOf(func(t *diagnose.Talk) bool { return l.Passes(t.Verb, t.Resource) && !t.Long }), "")
 	return l.Mean >= risky
 }
 
