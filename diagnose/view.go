@@ -379,11 +379,30 @@ func (v *View) checkRequests() {
 	}
 }
 
-// ThinRequest empties what of a request no part of a diagnosis reads. Times are
-// cut to tenths of a millisecond, which no part reads either and which are most
-// of a table's size. What the harness asked for is not looked at by name, but
-// for nodes' reports.
-func ThinRequest(r *record.Request) {
+// ThinRequests empties what of a request no part of a diagnosis reads, and says
+// whether any part reads the rest: what came before the rest ahead of the load
+// tells only who lists and watches. Times are cut to tenths of a millisecond,
+// which no part reads either and which are most of a table's size. What the harness
+// asked for is not looked at by name, but for nodes' reports.
+func ThinRequests(m record.Meta) func(*record.Request) bool {
+	var from time.Time
+	for _, p := range m.Phases {
+		if p.Kind == record.PhaseSettle && !loaded(m, p.Start) {
+			from = p.Start
+		}
+	}
+	return func(r *record.Request) bool {
+		thinRequest(r)
+		return r.Verb == "list" || r.Verb == "watch" || !time.UnixMicro(r.ReceivedMicros).Before(from)
+	}
+}
+
+// loaded says whether the measured load had begun by then.
+func loaded(m record.Meta, by time.Time) bool {
+	return slices.ContainsFunc(m.Phases, func(p record.Phase) bool { return p.Kind == record.PhaseSteady && !p.Start.After(by) })
+}
+
+func thinRequest(r *record.Request) {
 	if !isStatusReport(r) && harnessAgent(r.UserAgent) {
 		r.User, r.URI, r.Group, r.Name, r.Namespace = "", "", "", "", ""
 	}

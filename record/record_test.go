@@ -489,7 +489,7 @@ func fullMeta() Meta {
 		Gaps:       []Gap{{Collector: "requests", Subject: "requests", Reason: "no audit log", Start: at(1), End: at(2)}},
 		Access:     []Access{{What: "pods", Collector: "objects", Grant: "list, watch pods", Allowed: true, Adds: "stages"}},
 		LeftOut:    []string{"image pulls"}, KeptMetrics: []string{"up"},
-		Settings:   []string{"kube-scheduler.args.kube-api-qps=15", "etcd.env.ETCD_TOKEN=s3cr3t", "etcd.args.root-password=s3cr3t"},
+		Settings: []string{"kube-scheduler.args.kube-api-qps=15", "etcd.env.ETCD_TOKEN=s3cr3t", "etcd.args.root-password=s3cr3t"},
 	}
 }
 

@@ -12,8 +12,9 @@ import (
 // Thin copies a finished recording into dir without its profiles and logs and
 // with the named metrics only, so that it is small enough to be kept beside a
 // test. Whatever was left out is a gap of the copy. Tables are copied with all
-// their rows; request empties what of a request nobody reads.
-func Thin(r *Recording, dir string, metrics []string, request func(*Request)) (err error) {
+// their rows, but for requests: request empties what of one nobody reads, and says
+// whether anybody reads the rest.
+func Thin(r *Recording, dir string, metrics []string, request func(*Request) bool) (err error) {
 	m := r.Meta()
 	m.Machine.Kernel, _, _ = strings.Cut(m.Machine.Kernel, "-")
 	w, err := Create(dir, m)
@@ -59,8 +60,9 @@ func Thin(r *Recording, dir string, metrics []string, request func(*Request)) (e
 		func() error { return copyRows(r.MachineSamples, w.Machine) },
 		func() error {
 			return copyRows(r.Requests, func(q Request) {
-				request(&q)
-				w.Request(q)
+				if request(&q) {
+					w.Request(q)
+				}
 			})
 		},
 		func() error { return copyRows(r.Nodes, w.Node) },

@@ -66,6 +66,10 @@ func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
 		for _, t := range v.TalksOf(func(t *diagnose.Talk) bool { return t.Verb == "list" && t.Resource == l.Resource && t.Group == l.Group }) {
 			all += t.Count
 		}
+		// What etcd lists itself is uncached-reads' news.
+		if inEtcd, ok := v.Increase(diagnose.APIServer, "etcd_requests_total", diagnose.Labels{"operation": "list", "resource": l.Resource}); ok && inEtcd >= 0.5*direct*v.Span() {
+			continue
+		}
 		part := float64(talks[0].Count) / float64(max(1, all))
 		read := -1.0
 		if hasFetched {

@@ -15,6 +15,9 @@ const (
 	// shortLife of watches, by --min-request-timeout in seconds: all of them then
 	// begin again by the API server's own wish.
 	shortLife = 300
+	// burnt: from this share of its profile on, the API server's CPU for watches is
+	// that of their beginnings.
+	burnt = 0.10
 	// again: how often one kind of watch of one client began, beyond what
 	// clients and their replicas need to begin at all.
 	again = 3.0
@@ -103,6 +106,10 @@ func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
 		}
 	}
 	f.Advice.Text = "Let the client keep its watch, go on from the version that it has, and do its work outside of the handler of events, in a queue. The price of a queue: memory for what waits."
-	consumer.Judge(v, &f, talks, "")
+	path := ""
+	if work, ok := v.Work(diagnose.APIServer, "watch"); ok && work.Share >= burnt {
+		path = "watch"
+	}
+	consumer.Judge(v, &f, talks, path)
 	return diagnose.Found(f)
 }

@@ -1,7 +1,9 @@
 package unexplained
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 
 	"github.com/kubedyno/kubedyno/diagnose"
 )
@@ -26,6 +28,9 @@ var Detector = diagnose.Detector{
 	Title: "Pods wait, and no known cause explains it",
 	Doc: `Not every cause has a detector. Where pods lost much time (over 1 s each), at least half of it is explained by nothing else, the load lasted over 10 s and no measured resource is even 60 % busy, something
 soft holds the run back: a timer, a limiter, a lock, a webhook. The finding then names the stage that lost most, the component that owns it, and no cause.
+
+It says what it saw of waiting there: seconds in queues for seats, in webhooks, in etcd, in client limiters, and for a CPU (threads that were ready to run, or stopped by a quota). Where one of these is at least 30 % of what the stage lost, its
+resource and component are named with it; the cause stays unknown, since no detector recognised it.
 
 It is always graded *possible*. Below 10 s, or with a resource that is 60 % busy, it stays silent: bursts, slow start and queueing look the same.`,
 	Detect: detect,
@@ -75,6 +80,74 @@ func waitsForVolumes(v *diagnose.View, f *diagnose.Finding) {
 					f.Claims[diagnose.Start], v.Lost.PodSeconds, diagnose.Start, s.Name, longest)
 			}
 		}
+	}
+}
+
+// A waiting is time that was seen to be waited somewhere.
+type waiting struct {
+	component, resource string
+	seconds             float64
+	ref, text           string
+	stages              []string // that can wait for it; none: all
+}
+
+// waitings are all that the recording knows of, the most first.
+func waitings(v *diagnose.View) []waiting {
+	var ws []waiting
+	counter := func(component, metric string, match diagnose.Labels, resource, owner, text string, stages ...string) {
+		if x, ok := v.Increase(component, metric, match); ok && x > 0 {
+			ws = append(ws, waiting{owner, resource, x, metric + ` of ` + component, text, stages})
+		}
+	}
+	counter(diagnose.APIServer, "apiserver_flowcontrol_request_wait_duration_seconds_sum", nil, "apf", diagnose.APIServer, "that requests waited for a seat of priority and fairness")
+	counter(diagnose.APIServer, "apiserver_admission_webhook_admission_duration_seconds_sum", nil, "webhook", diagnose.APIServer, "in admission webhooks")
+	counter(diagnose.APIServer, "etcd_request_duration_seconds_sum", nil, "unknown", diagnose.Etcd, "that the API server waited for etcd")
+	counter(diagnose.ControllerManager, "rest_client_rate_limiter_duration_seconds_sum", nil, "client-limit", diagnose.ControllerManager, "in client limiters of kube-controller-manager", diagnose.Controller)
+	counter(diagnose.Scheduler, "rest_client_rate_limiter_duration_seconds_sum", nil, "client-limit", diagnose.Scheduler, "in client limiters of kube-scheduler", diagnose.Bind, diagnose.Scheduling)
+	for _, c := range v.Components() {
+		if v.IsHarness(c) {
+			continue
+		}
+		if x, ok := v.RunDelay(c, v.Load); ok && x > 0 {
+			ws = append(ws, waiting{c, "cpu", x, "processes: run_delay_s of " + c, "that threads of " + c + " were ready to run and had no CPU", nil})
+		}
+		if x, stops, ok := v.Throttled(c, v.Load); ok && x > 0 {
+			ws = append(ws, waiting{c, "cpu", x, "processes: throttled_s of " + c, fmt.Sprintf("that a CPU quota stopped %s, in %.0f %% of its periods", c, 100*stops), nil})
+		}
+	}
+	slices.SortStableFunc(ws, func(a, b waiting) int { return cmp.Compare(b.seconds, a.seconds) })
+	return ws
+}
+
+const (
+	// shown and named are the shares of a stage's loss from which a waiting is
+	// evidence, and from which it names the resource.
+	shown, named = 0.05, 0.30
+	// stoppedMost: a quota that stops a component in most of its periods holds it
+	// back whatever the seconds, for all its threads stand still together.
+	stoppedMost = 0.5
+)
+
+// nameWaiting adds what was seen of waiting, and names the resource that has most
+// of it.
+func nameWaiting(v *diagnose.View, f *diagnose.Finding, stage string, lost float64) {
+	has := false
+	for _, w := range waitings(v) {
+		if len(w.stages) > 0 && !slices.Contains(w.stages, stage) {
+			continue
+		}
+		_, stops, _ := v.Throttled(w.component, v.Load)
+		stopped := w.resource == "cpu" && stops >= stoppedMost
+		if w.seconds < shown*lost && !stopped {
+			continue
+		}
+		f.Evidence = append(f.Evidence, diagnose.Evidence{Kind: "wait", Ref: w.ref, Value: w.seconds, Unit: "s", Text: w.text})
+		if has || w.seconds < named*lost && !stopped {
+			continue
+		}
+		has = true
+		f.Component, f.Resource = w.component, w.resource
+		f.Summary = fmt.Sprintf("Pods lost %.0f of %.0f pod-seconds in stage %s for a cause that is unknown; look first at %s: %.0f s %s.", f.Claims[stage], v.Lost.PodSeconds, stage, w.component, w.seconds, w.text)
 	}
 }
 
@@ -132,6 +205,7 @@ func detect(v *diagnose.View, earlier []diagnose.Finding) diagnose.Outcome {
 	if most == diagnose.Start {
 		waitsForVolumes(v, &f)
 	}
+	nameWaiting(v, &f, most, left[most])
 	if m, ok := v.MachineCPU(v.Plateau); ok {
 		f.Evidence = append(f.Evidence, diagnose.Evidence{Kind: "busy", Ref: "machine", Value: m.Share, Unit: "1", Text: fmt.Sprintf("the machine's CPU was %.0f %% busy", 100*m.Share)})
 	}
