@@ -225,6 +225,13 @@ func grade(v *View, kept []Finding, i int) Grade {
 	switch {
 	case f.free():
 		mine = 1 // nobody else explains what it costs
+	case f.fills():
+		// It claims its part of a full resource, and no more.
+		claimed := 0.0
+		for _, stage := range sortedKeys(f.Claims) {
+			claimed += f.Claims[stage]
+		}
+		coverage = f.MassSeconds / claimed
 	case f.Explains < worthNaming && f.RequestShare > 0:
 		coverage, mine = f.RequestShare, f.RequestShare
 	case excess > 0:
@@ -232,7 +239,7 @@ func grade(v *View, kept []Finding, i int) Grade {
 	}
 	for j := range kept {
 		switch {
-		case j == i || f.free():
+		case j == i || f.free() || f.fills() && kept[j].Class == Capacity:
 		case mine == f.RequestShare && mine != f.Explains:
 			runnerUp = max(runnerUp, kept[j].RequestShare)
 		default:

@@ -27,6 +27,7 @@
 //	scheduler free
 //	scheduler config                has a --config file, so that flags say nothing
 //	scheduler decides 20ms          a cycle takes that long
+//	parked 10s                      pods are set aside that long before they are decided
 //	bind takes 2s                   the binding request, or a PreBind plugin
 //	accept takes 1s                 creating a pod, a slow webhook say
 //	capacity 110/s                  the whole system does that many, irregularly

@@ -65,6 +65,7 @@ type script struct {
 	controller, scheduler limit
 	works                 float64
 	decides, bind, accept time.Duration
+	parked                time.Duration
 	capacity              float64
 	busy, others          float64
 	quotas                map[string]quota
@@ -220,6 +221,8 @@ func (s *script) say(w []string) (err error) {
 		} else {
 			client(&s.scheduler)
 		}
+	case "parked":
+		s.parked = dur(1)
 	case "bind":
 		s.bind = dur(2)
 	case "accept":
@@ -428,7 +431,7 @@ func (s *script) simulate() *Run {
 	sigma := math.Log(1/0.3) / 2.326
 	last := len(order) - 1 - s.stuck - s.lost
 	for i, p := range order {
-		start := max(p.created+jitter(2), loopFree)
+		start := max(p.created+jitter(2)+s.parked.Seconds(), loopFree)
 		d := s.decides.Seconds() * (0.8 + 0.4*rng.Float64())
 		loopFree = start + d
 		decideSum += d
