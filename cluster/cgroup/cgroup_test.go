@@ -108,6 +108,75 @@ func TestV2(t *testing.T) {
 	}
 }
 
+// Components that share a limit are leaves of the group that has it, whose stops
+// are those of each of them.
+func TestShare(t *testing.T) {
+	h, root := fakeV2(t)
+	s, err := h.NewSet("a", 7, 99, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Share("all", 0.5); err != nil {
+		t.Fatal(err)
+	}
+	group := filepath.Join(root, "kubedyno-a-7-99", "all")
+	if b, _ := os.ReadFile(filepath.Join(group, "cpu.max")); string(b) != "50000 100000" {
+		t.Errorf("cpu.max of the group = %q", b)
+	}
+	for _, c := range []struct {
+		cores float64
+		stat  string
+		limit string
+	}{{0, group, ""}, {0.25, filepath.Join(group, "etcd"), "25000 100000"}} {
+		dirs, stat, err := s.Join("all/etcd", c.cores)
+		if err != nil {
+			t.Fatal(err)
+		}
+		leaf := filepath.Join(group, "etcd")
+		if !reflect.DeepEqual(dirs, []string{leaf}) || stat != c.stat {
+			t.Errorf("with %g cores of its own: joins %q, stat %q", c.cores, dirs, stat)
+		}
+		if b, _ := os.ReadFile(filepath.Join(leaf, "cpu.max")); string(b) != c.limit {
+			t.Errorf("with %g cores of its own: cpu.max = %q", c.cores, b)
+		}
+	}
+	if err := s.Share("tiny", 0.001); err == nil {
+		t.Error("a limit of 0.001 cores was accepted")
+	}
+
+	// In v1 a component without a limit of its own is in the hierarchy all the same.
+	cpu := t.TempDir()
+	files := func(dir string) error {
+		if err := os.Mkdir(dir, 0o700); err != nil {
+			return err
+		}
+		for _, name := range []string{"cpu.cfs_period_us", "cpu.cfs_quota_us", "cgroup.procs"} {
+			if err := os.WriteFile(filepath.Join(dir, name), nil, 0o600); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	s, err = (&Host{cpu1: []string{cpu}, mkdir: files}).NewSet("a", 7, 99, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Share("all", 0.5); err != nil {
+		t.Fatal(err)
+	}
+	group = filepath.Join(cpu, "kubedyno-a-7-99", "all")
+	dirs, stat, err := s.Join("all/etcd", 0)
+	if err != nil || !reflect.DeepEqual(dirs, []string{filepath.Join(group, "etcd")}) || stat != group {
+		t.Errorf("v1: joins %q, stat %q (%v)", dirs, stat, err)
+	}
+	if b, _ := os.ReadFile(filepath.Join(group, "cpu.cfs_quota_us")); string(b) != "50000" {
+		t.Errorf("v1: quota of the group = %q", b)
+	}
+	if dirs, _, err := s.Join("alone", 0); err != nil || len(dirs) != 0 {
+		t.Errorf("v1: who shares nothing joins %q (%v)", dirs, err)
+	}
+}
+
 func TestNoPermission(t *testing.T) {
 	h := &Host{cpu1: []string{"/x"}, unified: []string{"/y"}, mkdir: func(dir string) error {
 		return &fs.PathError{Op: "mkdir", Path: dir, Err: fs.ErrPermission}

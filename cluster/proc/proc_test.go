@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 	"syscall"
@@ -256,6 +257,24 @@ func TestEnterJoinsBeforeExec(t *testing.T) {
 	cmdline, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", p.PID()))
 	if err != nil || !strings.HasPrefix(string(cmdline), "kube-patient\x00") {
 		t.Errorf("command line %q (%v)", cmdline, err)
+	}
+}
+
+// A limit of open files holds from the first instruction on.
+func TestFiles(t *testing.T) {
+	cfg := child(t, "well")
+	cfg.Files = 77
+	p, err := spawner(t).Start(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Kill()
+	limits, err := os.ReadFile(fmt.Sprintf("/proc/%d/limits", p.PID()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !regexp.MustCompile(`Max open files\s+77\s+77\s`).Match(limits) {
+		t.Errorf("limits are\n%s", limits)
 	}
 }
 
