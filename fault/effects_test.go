@@ -108,7 +108,7 @@ func TestKept(t *testing.T) {
 		t.Fatal(err)
 	}
 	kept, err := record.ReadFaults(dir)
-	if err != nil || len(kept) != 1 || kept[0] != want || want.Value != "20ms" || want.Intensity != "middle" {
+	if err != nil || len(kept) != 1 || kept[0] != want || want.Value != "50ms" || want.Intensity != "middle" {
 		t.Errorf("kept %+v (%v), want %+v", kept, err, want)
 	}
 	recordtest.Open(t, dir)

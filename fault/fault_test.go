@@ -126,7 +126,7 @@ func TestRefusals(t *testing.T) {
 		want     string
 	}{
 		{experiment.Fault{Name: "slow-fsnc"}, false, `unknown fault "slow-fsnc", did you mean "slow-fsync"?`},
-		{experiment.Fault{Name: "slow-fsync", Value: "20"}, false, "want a duration such as 20ms"},
+		{experiment.Fault{Name: "slow-fsync", Value: "20"}, false, "want a duration such as 50ms"},
 		{experiment.Fault{Name: "list-storm", Value: "5ms"}, false, "want a rate such as 15/s"},
 		{experiment.Fault{Name: "controller-limit", Value: "0"}, false, "want a number such as 20"},
 		{experiment.Fault{Name: "slow-fsync"}, true, "run without --kubeconfig"},

@@ -4,7 +4,7 @@ package fault
 var storage = []Fault{
 	{
 		Name: "slow-fsync", Number: "F01", Star: true, Title: "etcd's disk takes long to sync", Holds: "every write",
-		Parameter: Parameter{Means: "what each sync takes longer", Kind: Duration, Low: "5ms", Middle: "20ms", High: "100ms"},
+		Parameter: Parameter{Means: "what each sync takes longer", Kind: Duration, Low: "10ms", Middle: "50ms", High: "200ms"},
 		Right:     []Place{{Component: etcd, Resource: "disk"}},
 		Alike:     []string{"disk-neighbour", "starved-etcd", "far-etcd", "small-master"},
 		Doc: `etcd appends each batch of changes to its log and waits until the disk has it, one batch at a time. All writes of the cluster queue in front of that.
@@ -15,7 +15,7 @@ var storage = []Fault{
 
 **Remedy.** A disk of its own with short syncs for --data-dir, or at least --wal-dir. Never --unsafe-no-fsync where data matters.`,
 		Change: "cluster: {components: {etcd: {syncDelay: {{.Text}}}}}",
-		Show:   "rollout",
+		Show:   "rollouts",
 		acted: func(r *reading, v Value) Effect {
 			mean, n, ok := r.mean("etcd_disk_wal_fsync_duration_seconds", on(etcd))
 			if !ok {
@@ -52,7 +52,7 @@ var storage = []Fault{
 	},
 	{
 		Name: "far-etcd", Number: "F08", Title: "etcd is far away from the API server", Holds: "every write, and reads of the newest version",
-		Parameter: Parameter{Means: "what a request and its answer take longer on the way", Kind: Duration, Low: "2ms", Middle: "20ms", High: "60ms"},
+		Parameter: Parameter{Means: "what a request and its answer take longer on the way", Kind: Duration, Low: "5ms", Middle: "30ms", High: "100ms"},
 		Right:     []Place{{Component: etcd, Resource: "network"}, {Component: kubeAPIServer, Resource: "network"}},
 		Alike:     []string{"slow-fsync", "starved-etcd"},
 		Doc: `Each request to etcd takes a way there and back. Where the two stand in different zones, or something between them is slow, every operation takes that much longer, and an update takes it twice.
@@ -63,7 +63,7 @@ var storage = []Fault{
 
 **Remedy.** etcd beside the API server; mend the network.`,
 		Change: "cluster: {components: {etcd: {latency: {{.Text}}}}}",
-		Show:   "rollout",
+		Show:   "rollouts",
 		acted: func(r *reading, v Value) Effect {
 			mean, n, ok := r.mean("etcd_request_duration_seconds", on(kubeAPIServer))
 			if !ok {
@@ -111,7 +111,7 @@ var storage = []Fault{
 
 **Remedy.** The defaults of --backend-batch-limit and --backend-batch-interval.`,
 		Change: `cluster: {components: {etcd: {args: {backend-batch-limit: {{.Int}}}}}}`,
-		Show:   "rollout",
+		Show:   "rollouts",
 		acted: func(r *reading, _ Value) Effect {
 			n, ok := r.increase("etcd_disk_backend_commit_duration_seconds_count", on(etcd))
 			if !ok {
