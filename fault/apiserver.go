@@ -10,7 +10,7 @@ import (
 var apiserver = []Fault{
 	{
 		Name: "few-seats", Number: "F14", Title: "the API server works on too few requests at a time", Holds: "every request, in the queues of priority and fairness",
-		Parameter: Parameter{Means: "requests in flight, reads and writes together", Kind: Number, Low: "16", Middle: "6", High: "4"},
+		Parameter: Parameter{Means: "requests in flight, reads and writes together", Kind: Number, Low: "8", Middle: "4", High: "2"},
 		Right:     []Place{{Component: kubeAPIServer, Resource: "apf"}},
 		Alike:     []string{"starved-apiserver", "slow-webhook"},
 		Doc: `Priority and fairness gives each level a share of the requests that may be worked on at one time. With few in all, most levels have one seat, and requests wait in queues though nobody is busy.
@@ -147,7 +147,7 @@ var apiserver = []Fault{
 
 **What you see.** Pods are created slowly, and the API server is busy.
 
-**What tells it apart.** The policies' own time (apiserver_validating_admission_policy_check_duration_seconds), and cel in the profile. A webhook's time is waiting.
+**What tells it apart.** apiserver_admission_controller_admission_duration_seconds of ValidatingAdmissionPolicy, and cel in the profile. A webhook's time is waiting.
 
 **Remedy.** Simpler expressions, match conditions before them, fewer resources matched.`,
 		Change: `phases:
@@ -179,11 +179,11 @@ var apiserver = []Fault{
 `,
 		Show: "rollout",
 		acted: func(r *reading, _ Value) Effect {
-			sum, ok := r.increase("apiserver_validating_admission_policy_check_duration_seconds_sum", on(kubeAPIServer))
+			mean, n, ok := r.mean("apiserver_admission_controller_admission_duration_seconds", on(kubeAPIServer, "name", "ValidatingAdmissionPolicy", "operation", "CREATE"))
 			if !ok {
-				return missing("apiserver_validating_admission_policy_check_duration_seconds")
+				return missing("apiserver_admission_controller_admission_duration_seconds of policies")
 			}
-			return judge(sum > 1, sum, "s", "policies took %.1f s in all in %s", sum, r.lasts())
+			return judge(mean > 0.001, 1000*mean, "ms", "policies took %.1f ms of each object that was made, on average (n=%.0f)", 1000*mean, n)
 		},
 	},
 	{
