@@ -44,7 +44,7 @@ var Detector = diagnose.Detector{
 **Evidence.** The workers are busy: workqueue_work_duration_seconds_sum grows by at least 0.85 s a second for each of them; keys wait at least 0.25 s for one
 (workqueue_queue_duration_seconds); pods lose time in stage controller.
 
-**Contradicting.** Less than half of the workers' time may be waiting in the client's limiter (rest_client_rate_limiter_duration_seconds); else that is the cause. One object cannot be
+**Contradicting.** Answers of the API server that are slow: workers wait for them, and more workers would too. Less than half of the workers' time may be waiting in the client's limiter (rest_client_rate_limiter_duration_seconds); else that is the cause. One object cannot be
 worked on by two workers: with a single owner of pods this cause is ruled out.
 
 **Look-alikes.** controller-limit (the wait is inside the limiter); a slow API server (each request takes long: then the machine, its quota or etcd are found first); slow start of one ReplicaSet.`,
@@ -100,6 +100,10 @@ func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
 			continue
 		case throttled >= limited*work:
 			clear += fmt.Sprintf("; the workers of %s were busy, but with waiting in the client's limiter (%.0f of %.0f s)", q.name, throttled, work)
+			continue
+		}
+		if v.API.Slow() {
+			clear += fmt.Sprintf("; the workers of %s were busy, but waiting for slow answers: %s", q.name, v.API)
 			continue
 		}
 		more := min(float64(len(owners)), 4*workers)

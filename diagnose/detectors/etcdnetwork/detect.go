@@ -24,7 +24,7 @@ var Detector = diagnose.Detector{
 	Doc: `Every write, and every read that is not served from the watch cache, is a round trip to etcd. A pod makes about ten of them one after the other, so that milliseconds between the two add up.
 
 **Evidence.** The API server's clock and etcd's own disagree: a get takes it at least 3 ms on average (etcd_request_duration_seconds), and at least three times as long as etcd needs to apply a request
-(etcd_server_apply_duration_seconds) and more than it needs to sync its log, while neither the machine nor a quota is full. Reads and writes are slower by the same amount.
+(etcd_server_apply_duration_seconds) and more than it needs to sync its log, while neither the machine nor a quota is full. It takes as long at rest: a way does not get longer by load, as queues do.
 
 **Look-alikes.** etcd-sync (writes are slow, reads much less, and etcd's own sync times say so); a starved etcd (its quota, run-queue delay); a full machine.`,
 	Detect: detect,
@@ -41,7 +41,13 @@ func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
 	}
 	apply, _, okApply := v.Mean(diagnose.Etcd, "etcd_server_apply_duration_seconds", nil)
 	sync, _, okSync := v.Mean(diagnose.Etcd, "etcd_disk_wal_fsync_duration_seconds", nil)
+	// The way is as long at rest; work that piles up is not there then.
+	rest, _, okRest := v.RestMean(diagnose.APIServer, metric, diagnose.Labels{"operation": "get"})
 	switch {
+	case !okRest:
+		return diagnose.NotAssessed("%s of kube-apiserver before the load: a read takes %.1f ms under it", metric, 1000*get)
+	case rest < far:
+		return diagnose.NotThere("a read of etcd takes the API server %.1f ms under load, but %.1f ms at rest", 1000*get, 1000*rest)
 	case !okApply || !okSync:
 		return diagnose.NotAssessed("etcd's own times (etcd_server_apply_duration_seconds, etcd_disk_wal_fsync_duration_seconds)")
 	case get < own*apply:
@@ -61,6 +67,7 @@ func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
 		Claims:  map[string]float64{},
 		Evidence: []diagnose.Evidence{
 			{Kind: "wait", Ref: metric + `{component="kube-apiserver",operation="get"}`, Value: get, Unit: "s", Text: fmt.Sprintf("%.1f ms a get on average, by the API server's clock (n=%.0f)", 1000*get, n)},
+			{Kind: "wait", Ref: metric + `{component="kube-apiserver",operation="get"}, before the load`, Value: rest, Unit: "s", Text: fmt.Sprintf("%.1f ms at rest, too", 1000*rest)},
 			{Kind: "wait", Ref: `etcd_server_apply_duration_seconds{component="etcd"}`, Value: apply, Unit: "s", Text: fmt.Sprintf("%.2f ms to apply a request, by etcd's", 1000*apply)},
 			{Kind: "wait", Ref: `etcd_disk_wal_fsync_duration_seconds{component="etcd"}`, Value: sync, Unit: "s", Text: fmt.Sprintf("%.2f ms to sync its log", 1000*sync)},
 		},

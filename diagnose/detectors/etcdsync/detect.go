@@ -10,7 +10,7 @@ const (
 	// busy is the share of the time from which the single writer never rests.
 	// By itself it says little: one sync carries all writes that wait, so a
 	// fast disk is kept busy too.
-	busy = 0.85
+	busy = 0.7
 	// slow is the mean sync, in seconds, from which a disk is slow for etcd:
 	// its guide asks for 10 ms at the 99 % quantile; a healthy one takes 0.2-2 ms
 	// here, under full load.
@@ -23,7 +23,7 @@ var Detector = diagnose.Detector{
 	Title: "etcd waits for its disk",
 	Doc: `etcd writes each batch of changes to its log and waits until the disk has it (fdatasync), one batch at a time. Every write of the cluster queues in front of it.
 
-**Evidence.** The sum of etcd_disk_wal_fsync_duration_seconds grows by at least 0.85 s a second, a sync takes at least 5 ms on average, and pods lose time. Time alone is not enough: a
+**Evidence.** The sum of etcd_disk_wal_fsync_duration_seconds grows by at least 0.7 s a second, a sync takes at least 5 ms on average, and pods lose time. Time alone is not enough: a
 sync carries all writes that wait, so that under load even a fast disk is never idle.
 
 **Explaining-away.** A full machine or a starved etcd makes the sums of waiting grow too, without a slow disk: where the CPU of the machine or a component's quota is used up, this

@@ -68,8 +68,8 @@ func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
 	if who == "" || rate < perSecond || n < share*float64(writes) || n < perPod*pods && core(who) {
 		return diagnose.NotThere("the most Events were %.1f a second, by %s, %.1f for each pod", rate, nobody(who), n/pods)
 	}
-	if core(who) && !v.HasPods {
-		return diagnose.NotAssessed("pods: %s writes %.1f Events a second, which may be what they take", who, rate)
+	if core(who) && v.Arrived() == 0 {
+		return diagnose.NotAssessed("pods that came: %s writes %.1f Events a second, which may be what they take", who, rate)
 	}
 	f := diagnose.Finding{
 		Component: "client:" + who, Resource: "disk", Sources: 1,

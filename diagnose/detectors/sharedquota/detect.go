@@ -56,6 +56,8 @@ func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
 		}
 	}
 	switch {
+	case len(names) == 0 && !counted && v.Meta.Cluster.Kind == "lab" && v.Meta.Cluster.CPU == 0:
+		return diagnose.NotThere("the lab's components have no quota but their own")
 	case len(names) == 0 && !counted:
 		return diagnose.NotAssessed("how often cgroups stopped the components")
 	case len(names) == 0:
