@@ -20,6 +20,8 @@ creates objects one by one, or a few at a time, creates so many fewer.
 **Evidence.** A webhook's mean time (apiserver_admission_webhook_admission_duration_seconds) is at least 10 ms and 10 % of what the requests of its operation took by the audit log, which is the second source. Pods that wait
 to be accepted, created, bound or reported are charged with its part of those requests. Where nothing suffers, one of 50 ms and more is a risk.
 
+On a full CPU everything waits, so that there only 100 ms and more count.
+
 **Look-alikes.** Policies in CEL inside the API server (policy-cost: CPU, no network); a slow etcd or a full API server (its requests are slow, the webhook's own clock is not); too few seats (apf-seats).`,
 	Detect: detect,
 }
