@@ -3,7 +3,6 @@ package componentcpu
 import (
 	"fmt"
 	"strconv"
-	"strings"
 
 	"github.com/kubedyno/kubedyno/diagnose"
 )
@@ -30,8 +29,6 @@ once it has used its share, and everything that waits for it waits too, while th
 pods lost time. The cgroup's own count of stops is the second source; a process that was stopped in less than 10 % of the periods is cleared.
 A starved kube-apiserver or etcd is charged with all lost time, a starved controller manager with stage controller, a
 starved scheduler with queue, decide and bind.
-
-A quota that is not recorded, of a group that several components share, shows in the stops alone: from half of the periods on they are named together.
 
 **Explaining-away.** A limiter that would bind at 20/s does nothing while a starved API server lets only 12/s through: the limiter is then ruled out by its own rate.
 
@@ -68,9 +65,6 @@ func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
 		if f, ok := finding(v, c.Name, c.CPU, u, stops, counted); ok {
 			found = append(found, f)
 		}
-	}
-	if f, ok := unnamed(v); ok && len(found) == 0 {
-		return diagnose.Found(f)
 	}
 	switch {
 	case len(found) > 0:
@@ -141,59 +135,6 @@ func finding(v *diagnose.View, component string, quota, u, stops float64, counte
 		f.Prediction = &diagnose.Prediction{Resource: next.Name, Rate: min(next.Bound, r.Bound*lift/quota), Text: "with more CPU, " + next.BindsAt()}
 	}
 	f.Advice.Dose = []diagnose.Dose{{Set: map[string]string{component + ".cpu": number(dose)}, PredictRate: predicted}}
-	return f, true
-}
-
-// unnamed finds components that a quota stops which is not theirs: of a group that
-// they are in, together or alone. How much it allows is what they used.
-func unnamed(v *diagnose.View) (f diagnose.Finding, ok bool) {
-	if !v.Symptom() || v.Plateau.Seconds() <= 0 {
-		return f, false
-	}
-	var names []string
-	var cores, most float64
-	for _, c := range v.Components() {
-		if _, has := v.Quota(c); has || v.IsHarness(c) {
-			continue
-		}
-		if _, stops, counted := v.Throttled(c, v.Plateau); counted && stops >= stopped {
-			x, _ := v.CPU(c, v.Plateau)
-			cores += x / v.Plateau.Seconds()
-			most = max(most, stops)
-			names = append(names, c)
-		}
-	}
-	lost := v.LostStages()
-	if len(names) == 0 || len(lost) == 0 {
-		return f, false
-	}
-	who, component := names[0], names[0]
-	if len(names) > 1 {
-		who, component = strings.Join(names[:len(names)-1], ", ")+" and "+names[len(names)-1], diagnose.Machine
-	}
-	f = diagnose.Finding{
-		Class: diagnose.Capacity, Component: component, Stage: lost[0].Name, Resource: "cpu", Sources: 2,
-		Cause:   fmt.Sprintf("a CPU quota of the group that %s run in stops them", who),
-		Summary: fmt.Sprintf("%s are at capacity: a CPU quota of the group that they run in stops them in up to %.0f %% of its periods, at %.2f CPU together, while pods wait.", who, 100*most, cores),
-		Claims:  map[string]float64{},
-		Evidence: []diagnose.Evidence{
-			{Kind: "wait", Ref: "processes: throttled_periods", Value: most, Unit: "1", Text: "of the quota's periods ended with them stopped"},
-			{Kind: "busy", Ref: "processes", Value: cores, Unit: "cores", Text: "used by " + who + " together, which is about what the quota allows"},
-		},
-		Advice:    diagnose.Advice{Text: fmt.Sprintf("Give the group more CPU than %.2f, or ask for fewer pods at a time. The price is that much less for everything else on the machine.", cores)},
-		RefutedBy: "a run with a larger quota in which pods do not come faster",
-	}
-	if f.Stage == diagnose.Scheduling {
-		f.Stage = diagnose.Queue
-	}
-	for _, s := range lost {
-		if len(names) > 1 || concerns(component, s.Name) {
-			f.Claims[s.Name] = *s.ExcessSeconds
-		}
-	}
-	if m, has := v.MachineCPU(v.Plateau); has {
-		f.Evidence = append(f.Evidence, diagnose.Evidence{Kind: "busy", Ref: "machine", Value: m.Share, Unit: "1", Text: fmt.Sprintf("the machine's CPU was %.0f %% busy", 100*m.Share)})
-	}
 	return f, true
 }
 
