@@ -84,7 +84,7 @@ func TestEffects(t *testing.T) {
 		{"late operations", "slow-generator", func(w *record.Writer) {
 			at := began.Add(time.Second).UnixMicro()
 			w.Operation(record.Operation{Phase: "load", Verb: "create", Resource: "pods", Name: "p", Pods: 1, DueMicros: at, SentMicros: at + 400_000, DoneMicros: at + 500_000, Code: 201})
-		}, fault.Yes, "0.40 s late on average (n=1)"},
+		}, fault.Yes, "sent up to 0.40 s late (n=1)"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			r := recordtest.Make(t, meta(), c.fill)

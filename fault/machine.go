@@ -46,7 +46,7 @@ var machine = []Fault{
 	},
 	{
 		Name: "slow-generator", Number: "F45", Title: "the load generator itself is too slow", Holds: "the load, and so the measurement",
-		Parameter: Parameter{Means: "cores that the generator may use", Kind: Number, Low: "0.05", Middle: "0.02", High: "0.01"},
+		Parameter: Parameter{Means: "cores that the generator may use", Kind: Number, Low: "0.03", Middle: "0.015", High: "0.01"},
 		Right:     []Place{{"harness", "submit", "cpu"}},
 		Alike:     []string{"controller-limit", "starved-apiserver"},
 		Doc: `A generator with too little CPU sends late. What is measured then is the generator.
@@ -63,15 +63,14 @@ var machine = []Fault{
 			if err != nil {
 				return missing("operations")
 			}
-			n, late := 0, 0.0
+			n, latest := 0, 0.0
 			for _, o := range ops {
 				if o.SentMicros != 0 {
 					n++
-					late += float64(o.SentMicros-o.DueMicros) / 1e6
+					latest = max(latest, float64(o.SentMicros-o.DueMicros)/1e6)
 				}
 			}
-			mean := late / float64(max(1, n))
-			return judge(mean > 0.05, mean, "s", "operations were sent %.2f s late on average (n=%d)", mean, n)
+			return judge(latest > 0.1, latest, "s", "operations were sent up to %.2f s late (n=%d)", latest, n)
 		},
 	},
 }

@@ -24,7 +24,7 @@ var scheduler = []Fault{
 	},
 	{
 		Name: "starved-scheduler", Number: "F29", Title: "the scheduler gets too little CPU", Holds: "decisions",
-		Parameter: Parameter{Means: "cores that it may use", Kind: Number, Low: "0.2", Middle: "0.08", High: "0.04"},
+		Parameter: Parameter{Means: "cores that it may use", Kind: Number, Low: "0.1", Middle: "0.05", High: "0.03"},
 		Right:     []Place{{Component: kubeScheduler, Resource: "cpu"}},
 		Alike:     []string{"crowded-terms", "scheduler-limit"},
 		Doc: `A quota stops the scheduler for most of each tenth of a second.
