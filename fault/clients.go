@@ -316,7 +316,7 @@ actors:
 	},
 	{
 		Name: "endpoint-fanout", Number: "F56", Title: "every change of a large Service goes to every node", Holds: "the API server's CPU",
-		Parameter: Parameter{Means: "watches on EndpointSlices", Kind: Number, Low: "50", Middle: "300", High: "1000"},
+		Parameter: Parameter{Means: "watches on EndpointSlices", Kind: Number, Low: "50", Middle: "200", High: "600"},
 		Right:     []Place{{Component: client("proxies"), Resource: "watch"}, {Component: client("proxies"), Resource: "cpu"}},
 		Alike:     []string{"watch-fanout"},
 		Doc: `Each pod of a Service that comes or goes changes an EndpointSlice of up to a hundred addresses, which is sent whole to the proxy of each node.
@@ -345,7 +345,7 @@ actors:
 	},
 	{
 		Name: "watch-fanout", Number: "F27", Title: "too many watches on pods", Holds: "the API server's CPU, at every change of a pod",
-		Parameter: Parameter{Means: "watches", Kind: Number, Low: "100", Middle: "500", High: "1500"},
+		Parameter: Parameter{Means: "watches", Kind: Number, Low: "50", Middle: "200", High: "600"},
 		Right:     []Place{{Component: client("agents"), Resource: "watch"}, {Component: client("agents"), Resource: "cpu"}},
 		Alike:     []string{"list-storm", "relist-storm"},
 		Doc: `Each change of a pod is sent to everybody who watches all pods. An agent on each node that does costs nodes times changes.
@@ -368,7 +368,7 @@ actors:
 				return missing("apiserver_watch_events_total")
 			}
 			rate := n / r.window.Seconds()
-			return judge(rate > 20*v.N, rate, "1/s", "%.0f changes a second were sent to watches", rate)
+			return judge(rate > 5*v.N, rate, "1/s", "%.0f changes a second were sent to watches", rate)
 		},
 	},
 	{
