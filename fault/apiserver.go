@@ -99,28 +99,6 @@ var apiserver = []Fault{
 		},
 	},
 	{
-		Name: "short-watches", Number: "F32", Title: "watches end after seconds", Holds: "the API server's CPU, and what informers know",
-		Parameter: Parameter{Means: "least seconds that a watch lasts (--min-request-timeout)", Kind: Number, Low: "30", Middle: "4", High: "1"},
-		Right:     []Place{{Component: kubeAPIServer, Resource: "watch"}},
-		Alike:     []string{"relist-storm"},
-		Doc: `The server ends each watch after a time between once and twice --min-request-timeout. Every informer of every kubelet, controller and operator then opens it again.
-
-**What you see.** Many WATCH requests, a little more CPU, nodes that hear of their pods late.
-
-**What tells it apart.** Watches are opened at a rate of watchers over timeout, by everybody, and none was told that its version is too old.
-
-**Remedy.** The default of 1800 s.`,
-		Change: `cluster: {components: {kube-apiserver: {args: {min-request-timeout: {{.Int}}}}}}`,
-		Show:   "arrivals",
-		acted: func(r *reading, _ Value) Effect {
-			rate, ok := r.rateOf(func(q *recordRequest) bool { return q.Verb == "watch" })
-			if !ok {
-				return missing("the audit log")
-			}
-			return judge(rate > 5, rate, "1/s", "%.1f watches a second ended", rate)
-		},
-	},
-	{
 		Name: "slow-webhook", Number: "F17", Title: "an admission webhook takes long", Holds: "the creation of pods",
 		Parameter: Parameter{Means: "what an answer takes", Kind: Duration, Low: "300ms", Middle: "1s", High: "3s"},
 		Right:     []Place{{Component: kubeAPIServer, Resource: "webhook"}, {Component: client("policy"), Resource: "webhook"}},

@@ -287,7 +287,7 @@ actors:
 		Name: "relist-storm", Number: "F28", Title: "clients begin their watches again and again", Holds: "the API server's CPU",
 		Parameter: Parameter{Means: "beginnings a second", Kind: PerSecond, Low: "4/s", Middle: "15/s", High: "40/s"},
 		Right:     []Place{{Component: client("agents"), Resource: "watch"}, {Component: client("agents"), Resource: "cpu"}},
-		Alike:     []string{"list-storm", "short-watches", "watch-fanout"},
+		Alike:     []string{"list-storm", "watch-fanout"},
 		Doc: `A client that lost its watch, because it read too slowly or was told that its version is too old, asks for everything from the beginning. Agents on all nodes that do so together ask for the whole cluster many times over.
 
 **What you see.** The API server is busy after a restart, or all the time.
