@@ -48,6 +48,7 @@ import (
 	"github.com/kubedyno/kubedyno/diagnose/detectors/tugofwar"
 	"github.com/kubedyno/kubedyno/diagnose/detectors/uncached"
 	"github.com/kubedyno/kubedyno/diagnose/detectors/unexplained"
+	"github.com/kubedyno/kubedyno/diagnose/detectors/unusualwork"
 	"github.com/kubedyno/kubedyno/diagnose/detectors/verbosity"
 	"github.com/kubedyno/kubedyno/diagnose/detectors/watchfanout"
 	"github.com/kubedyno/kubedyno/diagnose/detectors/webhook"
@@ -72,6 +73,7 @@ var All = []diagnose.Detector{
 	heartbeats.Detector,
 	crdchurn.Detector,
 	verbosity.Detector,
+	unusualwork.Detector,
 	costlywork.Detector,
 	machinecpu.Detector,
 	componentcpu.Detector,

@@ -1,0 +1,85 @@
+package unusualwork
+
+import (
+	"fmt"
+
+	"github.com/kubedyno/kubedyno/analysis/functions"
+	"github.com/kubedyno/kubedyno/diagnose"
+	"github.com/kubedyno/kubedyno/diagnose/detectors/internal/consumer"
+)
+
+// matters is the share of one CPU from which it is worth a word.
+const matters = 0.05
+
+// kinds of work that are small beside requests, with the share of the API
+// server's CPU above which they are not, about three times the largest of healthy
+// runs here (metrics 2 %, handshakes 1 %, authorization 4 %, policies 2 %,
+// logging 1 %, OpenAPI 1 %).
+var kinds = []struct {
+	path     string
+	share    float64
+	resource string
+	knownBy  string // the detector that knows more about it
+	does     string
+	look     string
+}{
+	{functions.PathMetrics, 0.10, "cpu", "", "answers scrapes of its metrics", "who scrapes it, how often (every 10 s or more is usual) and whether several do; a metrics allow list makes each answer smaller"},
+	{functions.PathHandshake, 0.08, "cpu", "connection-churn", "shakes hands with clients that connect", "clients that make a connection for each request: let them keep one clientset, and HTTP/2 on"},
+	{functions.PathAuthz, 0.12, "cpu", "", "finds out whether users may do what they ask for", "the number of RoleBindings and ClusterRoleBindings and of subjects in them: groups instead of users make them few"},
+	{functions.PathPolicy, 0.10, "policy", "policy-cost", "evaluates admission policies", "which ValidatingAdmissionPolicies match many requests, and their expressions: narrow matchConstraints, matchConditions before validations"},
+	{functions.PathLogging, 0.10, "cpu", "verbosity", "writes its log", "its verbosity: --v=2 is usual"},
+	{functions.PathOpenAPI, 0.08, "cpu", "crd-churn", "makes the documents of its API again", "who creates and changes CustomResourceDefinitions, and how often"},
+}
+
+// Detector finds the cause.
+var Detector = diagnose.Detector{
+	Name:  "unusual-work",
+	Title: "The API server spends its CPU on something that is small elsewhere",
+	Doc: `Most of an API server's CPU goes to requests and watches. Some kinds of work are small in every healthy run: answering scrapes, handshakes, authorization, admission policies, logging,
+documents of the API. Where one of them is not, it need not be.
+
+**Evidence.** CPU profiles of the load: of all stacks, the share that came through the work's functions, at least about three times the largest share of healthy runs (8-12 %), and at
+least 5 % of a CPU.
+
+**Class.** Waste; a bottleneck where the CPU is full and this is at least a fifth of it.
+
+**Look-alikes.** Where a detector knows more of that work (connection-churn, policy-cost, verbosity, crd-churn) and found it, this one leaves it to it. Garbage collection has its own.`,
+	Detect: detect,
+}
+
+func detect(v *diagnose.View, earlier []diagnose.Finding) diagnose.Outcome {
+	if v.Span() <= 0 {
+		return diagnose.NotAssessed("a longer recording")
+	}
+	if _, ok := v.Work(diagnose.APIServer, ""); !ok {
+		return diagnose.NotAssessed("CPU profiles of kube-apiserver")
+	}
+	known := map[string]bool{}
+	for _, f := range earlier {
+		known[f.ID] = true
+	}
+	var found []diagnose.Finding
+	for _, k := range kinds {
+		w, ok := v.Work(diagnose.APIServer, k.path)
+		if !ok || w.Share < k.share || w.CPUSeconds < matters*v.Span() || known[k.knownBy] {
+			continue
+		}
+		f := diagnose.Finding{
+			Component: diagnose.APIServer, Resource: k.resource, CodePath: k.path, Sources: 1,
+			Cause:   fmt.Sprintf("kube-apiserver %s with %.0f %% of its CPU", k.does, 100*w.Share),
+			Summary: fmt.Sprintf("kube-apiserver %s with %.0f %% of its CPU (%.1f CPU-seconds); in healthy runs that is a third of it at most.", k.does, 100*w.Share, w.CPUSeconds),
+			Cost:    &diagnose.Cost{ServerCPUSeconds: &w.CPUSeconds, ServerCPUShare: &w.Share, Measured: true},
+			Evidence: []diagnose.Evidence{
+				{Kind: "busy", Ref: "profiles: kube-apiserver, " + k.path, Value: w.Share, Unit: "1", Text: fmt.Sprintf("%.1f CPU-seconds of the load, %.2f ms a pod", w.CPUSeconds, 1000*w.PerPod)},
+			},
+			Advice:    diagnose.Advice{Text: "Look at " + k.look + "."},
+			RefutedBy: "a healthy run of the same load with the same share",
+		}
+		consumer.Weigh(v, &f)
+		found = append(found, f)
+	}
+	if len(found) == 0 {
+		return diagnose.NotThere("scrapes, handshakes, authorization, policies, logging and OpenAPI take what they usually do")
+	}
+	return diagnose.Found(found...)
+}
