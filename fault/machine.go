@@ -19,32 +19,6 @@ var machine = []Fault{
 		acted:  throttled(kubeAPIServer),
 	},
 	{
-		Name: "few-files", Number: "F62", Title: "the API server runs out of file handles", Holds: "new connections",
-		Parameter: Parameter{Means: "files that it may have open", Kind: Number, Low: "128", Middle: "104", High: "96"},
-		Right:     []Place{{Component: kubeAPIServer, Resource: "quota"}, {Component: kubeAPIServer, Resource: "network"}},
-		Alike:     []string{"connection-churn"},
-		Doc: `Each connection is an open file. At the limit no new one is accepted, and clients wait or fail.
-
-**What you see.** New clients cannot connect; those that are connected notice nothing.
-
-**What tells it apart.** process_open_fds is at process_max_fds; the log has "too many open files".
-
-**Remedy.** Raise the limit (LimitNOFILE); let clients keep their connections.`,
-		Change: "cluster: {components: {kube-apiserver: {files: {{.Int}}}}}",
-		Show:   "arrivals",
-		acted: func(r *reading, v Value) Effect {
-			open, limit, ok := 0.0, 0.0, false
-			if at, known, err := r.GaugeAt("process_open_fds", on(kubeAPIServer), r.window.End); err == nil && known {
-				open = at
-				limit, ok, _ = r.GaugeAt("process_max_fds", on(kubeAPIServer), r.window.End)
-			}
-			if !ok {
-				return missing("process_open_fds")
-			}
-			return judge(limit == v.N && open >= 0.95*limit, open, "1", "kube-apiserver had %.0f of %.0f files open", open, limit)
-		},
-	},
-	{
 		Name: "slow-generator", Number: "F45", Title: "the load generator itself is too slow", Holds: "the load, and so the measurement",
 		Parameter: Parameter{Means: "cores that the generator may use", Kind: Number, Low: "0.03", Middle: "0.015", High: "0.01"},
 		Right:     []Place{{"harness", "submit", "cpu"}},

@@ -122,35 +122,6 @@ var storage = []Fault{
 		},
 	},
 	{
-		Name: "full-database", Number: "F06", Title: "etcd's database reaches its quota", Holds: "all writes: they are refused",
-		Parameter: Parameter{Means: "quota in MiB", Kind: Number, Low: "32", Middle: "16", High: "12"},
-		Right:     []Place{{Component: etcd, Resource: "quota"}},
-		Alike:     []string{"refused-creates"},
-		Doc: `At --quota-backend-bytes etcd raises an alarm and takes nothing new until somebody compacts, defragments and disarms it.
-
-**What you see.** Every write fails; reads work.
-
-**What tells it apart.** Answers 500 that say "database space exceeded"; the alarm NOSPACE.
-
-**Remedy.** Find what grew (apiserver_resource_size_estimate_bytes), delete it, compact, defragment, disarm.`,
-		Change: `cluster:
-  components:
-    etcd: {args: {quota-backend-bytes: {{printf "%.0f" .MiB}}}}
-actors:
-  - {name: archive, do: writers, rate: 400/s, count: 40, objects: 1000}
-`,
-		Show: "arrivals",
-		acted: func(r *reading, _ Value) Effect {
-			refused, ok := r.requests(func(q *recordRequest) bool {
-				return q.Code == 500 && (q.Verb == "create" || q.Verb == "update" || q.Verb == "patch")
-			})
-			if !ok {
-				return missing("the audit log")
-			}
-			return judge(refused > 10, float64(refused), "1", "%d writes were answered with 500", refused)
-		},
-	},
-	{
 		Name: "starved-etcd", Number: "F07", Title: "etcd gets too little CPU", Holds: "every write, and reads of the newest version",
 		Parameter: Parameter{Means: "cores that etcd may use", Kind: Number, Low: "0.2", Middle: "0.08", High: "0.04"},
 		Right:     []Place{{Component: etcd, Resource: "cpu"}},
