@@ -269,9 +269,18 @@ func TestStock(t *testing.T) {
 		if _, err := c.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "work"}}, metav1.CreateOptions{}); err != nil {
 			t.Error(err)
 		}
-		_, err := c.RbacV1().ClusterRoles().Create(ctx, &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "x"}}, metav1.CreateOptions{})
+		_, err := c.RbacV1().ClusterRoles().Create(ctx, &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "x"},
+			Rules: []rbacv1.PolicyRule{{APIGroups: []string{""}, Verbs: []string{"get"}, Resources: []string{"nodes/proxy"}}}}, metav1.CreateOptions{})
 		if !apierrors.IsForbidden(err) {
-			t.Errorf("load may create roles: %v", err)
+			t.Errorf("load may make a role that may do more than itself: %v", err)
+		}
+		for role, may := range map[string]bool{"view": true, "cluster-admin": false} {
+			_, err := c.RbacV1().ClusterRoleBindings().Create(ctx, &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "load-gives-" + role},
+				RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role},
+				Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: "User", Name: "somebody"}}}, metav1.CreateOptions{})
+			if may && err != nil || !may && !apierrors.IsForbidden(err) {
+				t.Errorf("load binds role %s: %v", role, err)
+			}
 		}
 	})
 

@@ -3,7 +3,6 @@ package lab
 import (
 	"context"
 	"fmt"
-	"slices"
 
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -34,7 +33,9 @@ var roles = map[string][]rbacv1.PolicyRule{
 		{APIGroups: []string{"coordination.k8s.io"}, Verbs: allVerbs, Resources: []string{"leases"}},
 		{APIGroups: []string{""}, Verbs: []string{"create"}, Resources: []string{"pods/eviction", "pods/binding", "events"}},
 		// What experiments put wrong on purpose, in a lab that is theirs alone.
-		{APIGroups: []string{"rbac.authorization.k8s.io"}, Verbs: append(slices.Clone(allVerbs), "bind", "escalate"), Resources: []string{"roles", "clusterroles", "rolebindings", "clusterrolebindings"}},
+		// Nobody gets rights by it that load has not, but for those of role view.
+		{APIGroups: []string{"rbac.authorization.k8s.io"}, Verbs: allVerbs, Resources: []string{"roles", "clusterroles", "rolebindings", "clusterrolebindings"}},
+		{APIGroups: []string{"rbac.authorization.k8s.io"}, Verbs: []string{"bind"}, Resources: []string{"clusterroles"}, ResourceNames: []string{"view"}},
 		{APIGroups: []string{"admissionregistration.k8s.io", "apiextensions.k8s.io", "apiregistration.k8s.io", "flowcontrol.apiserver.k8s.io"}, Verbs: allVerbs, Resources: []string{"*"}},
 		{APIGroups: []string{""}, Verbs: readVerbs, Resources: []string{"events", "pods/status"}},
 		{APIGroups: []string{"discovery.k8s.io"}, Verbs: readVerbs, Resources: []string{"endpointslices"}},
