@@ -20,8 +20,6 @@ const (
 	part = 0.20
 	// rejected requests a second count by themselves.
 	rejected = 0.2
-	// full is a CPU that is the cause itself: requests hold their seats longer.
-	full = 0.9
 	// defaults of --max-requests-inflight and --max-mutating-requests-inflight.
 	inflight, mutating = 400, 200
 )

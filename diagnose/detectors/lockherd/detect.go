@@ -39,7 +39,6 @@ func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
 		talks                  []diagnose.Talk
 		gets, writes, requests int
 		names, conflicts       int
-		times                  int
 	}
 	by := map[string]*herd{}
 	var order []string
