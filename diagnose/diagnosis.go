@@ -198,6 +198,10 @@ type Finding struct {
 	Prediction  *Prediction `json:"prediction,omitempty"`
 	RefutedBy   string      `json:"refutedBy,omitempty"` // what would show that this is wrong
 
+	// HitRate says how often findings of this detector and grade were right where
+	// it was known what was wrong; empty where that was not measured.
+	HitRate string `json:"hitRate,omitempty"`
+
 	// Suffered says what the run suffered from, in words; empty where nothing
 	// did: of waste and risk.
 	Suffered string `json:"suffered,omitempty"`
@@ -206,7 +210,10 @@ type Finding struct {
 	// slow.
 	RequestSeconds float64 `json:"requestSeconds,omitempty"`
 	RequestShare   float64 `json:"requestShare,omitempty"`
-	Cost           *Cost   `json:"cost,omitempty"` // of waste and risk, and wherever it was worked out
+	// RemovalShare is the part of the load during which the removal of objects
+	// was held up by this cause.
+	RemovalShare float64 `json:"removalShare,omitempty"`
+	Cost         *Cost   `json:"cost,omitempty"` // of waste and risk, and wherever it was worked out
 
 	// Claims are the pod-seconds the detector attributes to this cause, by stage.
 	Claims map[string]float64 `json:"-"`

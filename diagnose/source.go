@@ -82,6 +82,7 @@ var Metrics = []string{
 	"etcd_disk_wal_fsync_duration_seconds_count",
 	"etcd_disk_wal_fsync_duration_seconds_sum",
 	"etcd_mvcc_range_total",
+	"etcd_request_duration_seconds_bucket",
 	"etcd_request_duration_seconds_count",
 	"etcd_request_duration_seconds_sum",
 	"etcd_requests_total",

@@ -22,7 +22,7 @@ var controllers = []Fault{
 	},
 	{
 		Name: "starved-controllers", Number: "F29", Title: "the controller manager gets too little CPU", Holds: "the creation of pods",
-		Parameter: Parameter{Means: "cores that it may use", Kind: Number, Low: "0.2", Middle: "0.08", High: "0.04"},
+		Parameter: Parameter{Means: "cores that it may use", Kind: Number, Low: "0.08", Middle: "0.05", High: "0.03"},
 		Right:     []Place{{Component: controllerManager, Resource: "cpu"}},
 		Alike:     []string{"few-workers", "controller-limit"},
 		Doc: `A quota stops the controller manager for most of each tenth of a second.

@@ -25,6 +25,8 @@ import (
 	"text/template"
 	"time"
 
+	"go.yaml.in/yaml/v3"
+
 	"github.com/kubedyno/kubedyno/experiment"
 	"github.com/kubedyno/kubedyno/record"
 )
@@ -298,12 +300,59 @@ func Shows() []string {
 	return slices.Compact(names)
 }
 
-// Showing is the experiment that shows the fault soonest, without the fault.
-func (f *Fault) Showing() (*experiment.Experiment, error) {
-	file := "show/" + f.Show + ".yaml"
-	data, err := shows.ReadFile(file)
+// Showing is the experiment of this name, without any fault.
+func Showing(name string) (*experiment.Experiment, error) {
+	data, err := shows.ReadFile("show/" + name + ".yaml")
 	if err != nil {
-		return nil, fmt.Errorf("experiment of fault %s: %w", f.Name, err)
+		return nil, fmt.Errorf("experiment that shows faults: %w", err)
 	}
-	return experiment.Parse(f.Show+".yaml", data)
+	return experiment.Parse(name+".yaml", data)
+}
+
+// Showing is the experiment that shows the fault soonest, without the fault.
+func (f *Fault) Showing() (*experiment.Experiment, error) { return Showing(f.Show) }
+
+// Overwrites says that two faults cannot be had together: both set the same
+// thing to another value.
+func (f *Fault) Overwrites(other *Fault) bool {
+	mine, theirs := f.settings(), other.settings()
+	for path, value := range mine {
+		if v, ok := theirs[path]; ok && v != value {
+			return true
+		}
+	}
+	return false
+}
+
+// settings are the scalars that the fault sets at the middle intensity, by path.
+// What it adds to lists (actors, phases) is known by its name.
+func (f *Fault) settings() map[string]string {
+	set := map[string]string{}
+	fragment, err := f.Fragment(experiment.Middle)
+	var tree map[string]any
+	if err == nil {
+		err = yaml.Unmarshal([]byte(fragment), &tree)
+	}
+	if err != nil { // a test tries all of them
+		return set
+	}
+	var walk func(path string, x any)
+	walk = func(path string, x any) {
+		switch x := x.(type) {
+		case map[string]any:
+			for k, v := range x {
+				walk(path+"."+k, v)
+			}
+		case []any:
+			for _, v := range x {
+				if m, ok := v.(map[string]any); ok {
+					set[path+"."+fmt.Sprint(m["name"])] = fmt.Sprint(m)
+				}
+			}
+		default:
+			set[path] = fmt.Sprint(x)
+		}
+	}
+	walk("", tree)
+	return set
 }

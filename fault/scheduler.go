@@ -24,7 +24,7 @@ var scheduler = []Fault{
 	},
 	{
 		Name: "starved-scheduler", Number: "F29", Title: "the scheduler gets too little CPU", Holds: "decisions",
-		Parameter: Parameter{Means: "cores that it may use", Kind: Number, Low: "0.1", Middle: "0.05", High: "0.03"},
+		Parameter: Parameter{Means: "cores that it may use", Kind: Number, Low: "0.05", Middle: "0.03", High: "0.02"},
 		Right:     []Place{{Component: kubeScheduler, Resource: "cpu"}},
 		Alike:     []string{"crowded-terms", "scheduler-limit"},
 		Doc: `A quota stops the scheduler for most of each tenth of a second.
@@ -40,7 +40,7 @@ var scheduler = []Fault{
 	},
 	{
 		Name: "crowded-terms", Number: "F46", Star: true, Title: "each decision looks at all pods there are", Holds: "the scheduler's loop",
-		Parameter: Parameter{Means: "pods with terms of their own that are there before", Kind: Number, Low: "600", Middle: "1500", High: "3000"},
+		Parameter: Parameter{Means: "pods with terms of their own that are there before", Kind: Number, Low: "1000", Middle: "2500", High: "4000"},
 		Right:     []Place{{kubeScheduler, "decide", "loop"}, {kubeScheduler, "queue", "loop"}},
 		Alike:     []string{"starved-scheduler", "fast-scrapes"},
 		Doc: `Preferred affinity and soft spreading are scored over all pods of all nodes, for each pod that is scheduled. The scheduler decides about one pod at a time, so that the time of a decision is the rate.

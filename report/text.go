@@ -321,14 +321,18 @@ func (t *text) finding(i int, f diagnose.Finding) {
 	if f.Resource != "" {
 		where = append(where, f.Resource)
 	}
-	if free := f.Class == diagnose.Waste || f.Class == diagnose.Risk; !free {
+	switch {
+	case f.Class == diagnose.Waste || f.Class == diagnose.Risk:
+	case f.RemovalShare > 0:
+		where = append(where, fmt.Sprintf("holds up %.0f %% of the load", 100*f.RemovalShare))
+	default:
 		where = append(where, fmt.Sprintf("explains %.0f %% of the lost pod-seconds", 100*f.Explains))
 	}
 	if f.RequestShare > 0 {
 		where = append(where, fmt.Sprintf("and %.0f %% of what requests took too long", 100*f.RequestShare))
 	}
 	t.wrap("  ", "", t.paint(dim, strings.Join(where, ", ")))
-	if f.RequestShare > 0 {
+	if f.RequestShare > 0 || f.RemovalShare > 0 {
 		t.wrap("  ", "suffered: ", f.Suffered)
 	}
 	if f.Cost != nil {
@@ -363,6 +367,9 @@ func (t *text) finding(i int, f diagnose.Finding) {
 	}
 	if f.RefutedBy != "" {
 		t.wrap("  ", "refuted by: ", f.RefutedBy)
+	}
+	if f.HitRate != "" {
+		t.wrap("  ", t.paint(dim, string(f.Grade)+": "), f.HitRate)
 	}
 }
 

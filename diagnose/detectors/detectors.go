@@ -44,6 +44,7 @@ import (
 	"github.com/kubedyno/kubedyno/diagnose/detectors/schedulingloop"
 	"github.com/kubedyno/kubedyno/diagnose/detectors/sharedquota"
 	"github.com/kubedyno/kubedyno/diagnose/detectors/slownodes"
+	"github.com/kubedyno/kubedyno/diagnose/detectors/slowremoval"
 	"github.com/kubedyno/kubedyno/diagnose/detectors/timeouts"
 	"github.com/kubedyno/kubedyno/diagnose/detectors/tugofwar"
 	"github.com/kubedyno/kubedyno/diagnose/detectors/uncached"
@@ -92,6 +93,7 @@ var All = []diagnose.Detector{
 	aggregated.Detector,
 	controllerlimit.Detector,
 	controllerworkers.Detector,
+	slowremoval.Detector,
 	schedulerlimit.Detector,
 	prebindwait.Detector,
 	podsparked.Detector,
@@ -123,7 +125,7 @@ requests on one object took longer than three times what they took at rest (50 m
 **Waste and risk** hold nobody up, or not yet. They need no symptom, stand for their own cost (requests, the API server's CPU, the client's) and come after what holds the run back.
 
 **Grades.** *proven*: a second run with the change moved the symptom as predicted (only ` + "`kubedyno prove`" + ` gives it). *confirmed*: two independent sources, at least 0.6 of the stage's loss, runner-up at most half, and the
-stage accounting adds up. *likely*: one source, at least 0.4. *possible*: worth a look. No grade carries a measured hit rate yet.
+stage accounting adds up. *likely*: one source, at least 0.4. *possible*: worth a look. How often each was right where it was known what was wrong is in [accuracy.md](accuracy.md), and stands with each finding.
 `)
 	for _, d := range All {
 		fmt.Fprintf(&b, "\n## %s\n\n%s.\n\n%s\n", d.Name, d.Title, strings.TrimSpace(d.Doc))

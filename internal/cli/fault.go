@@ -18,12 +18,12 @@ import (
 func newFaultCommand(env *Env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "fault",
-		Short: "Put something wrong on purpose: list, explain and run faults",
+		Short: "Put something wrong on purpose, and see whether it is found",
 		Long: `A fault is something that goes wrong with control planes, as a change of an
 experiment: flags, clients beside the load, quotas, delays, slow nodes. Each has
 three intensities. With --fault, any run can be made with any of them.`,
 	}
-	cmd.AddCommand(newFaultListCommand(env), newFaultExplainCommand(env), newFaultRunCommand(env))
+	cmd.AddCommand(newFaultListCommand(env), newFaultExplainCommand(env), newFaultRunCommand(env), newFaultCampaignCommand(env), newFaultAccuracyCommand(env))
 	return cmd
 }
 

@@ -72,7 +72,7 @@ func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
 	}
 	var clear string
 	assessed := false
-	throttled, _ := v.Increase(diagnose.ControllerManager, "rest_client_rate_limiter_duration_seconds_sum", nil)
+	throttled, hasThrottled := v.Increase(diagnose.ControllerManager, "rest_client_rate_limiter_duration_seconds_sum", nil)
 	for _, q := range queues {
 		match := diagnose.Labels{"name": q.name}
 		work, ok := v.Increase(diagnose.ControllerManager, "workqueue_work_duration_seconds_sum", match)
@@ -107,16 +107,18 @@ func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
 			continue
 		}
 		more := min(float64(len(owners)), 4*workers)
-		return diagnose.Found(diagnose.Finding{
+		f := diagnose.Finding{
 			Class: diagnose.Bottleneck, Component: diagnose.ControllerManager, Stage: diagnose.Controller, Resource: "workers", Sources: 2,
 			Cause: fmt.Sprintf("--%s=%g: all workers of the %s controller are busy and objects queue", q.flag, workers, q.name),
 			Summary: fmt.Sprintf("The %s controller works on %g objects at a time and has no worker free %.0f %% of the time; an object waits %.1f s for one, so its pods are created late.",
 				q.name, workers, 100*min(1, use), wait),
-			Claims: map[string]float64{diagnose.Controller: lost},
+			// The part of an object's time that it waited for a worker is measured, and
+			// stems from nothing else unless everything is full.
+			Claims: map[string]float64{diagnose.Controller: lost * wait / (wait + work/keys)},
+			Direct: v.Upstream() == "",
 			Evidence: []diagnose.Evidence{
 				{Kind: "busy", Ref: fmt.Sprintf(`workqueue_work_duration_seconds_sum{component="kube-controller-manager",name=%q}`, q.name), Value: min(1, use), Unit: "1", Text: fmt.Sprintf("%.1f s of work by %g workers in %.1f s", work, workers, v.Plateau.Seconds())},
 				{Kind: "wait", Ref: fmt.Sprintf(`workqueue_queue_duration_seconds{component="kube-controller-manager",name=%q}`, q.name), Value: wait, Unit: "s", Text: fmt.Sprintf("a key waited %.2f s for a worker on average (n=%.0f)", wait, keys)},
-				{Kind: "wait", Ref: `rest_client_rate_limiter_duration_seconds_sum{component="kube-controller-manager"}`, Value: throttled, Unit: "s", Text: fmt.Sprintf("%.1f s of that in client limiters", throttled)},
 				{Kind: "config", Ref: diagnose.ControllerManager + ".args." + q.flag, Value: workers, Unit: "workers", Text: fmt.Sprintf("--%s=%g (default %g)", q.flag, workers, q.workers)},
 			},
 			Advice: diagnose.Advice{
@@ -124,7 +126,13 @@ func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
 				Set:  map[string]string{fmt.Sprintf("%s.args.%s", diagnose.ControllerManager, q.flag): fmt.Sprintf("%.0f", more)},
 			},
 			RefutedBy: "a run with more workers in which objects wait as long",
-		})
+		}
+		if hasThrottled {
+			f.Evidence = append(f.Evidence, diagnose.Evidence{Kind: "wait", Ref: `rest_client_rate_limiter_duration_seconds_sum{component="kube-controller-manager"}`, Value: throttled, Unit: "s", Text: fmt.Sprintf("%.1f s of that in client limiters", throttled)})
+		} else {
+			f.Sources, f.Grade = 1, diagnose.Possible // workers that wait in a limiter are as busy
+		}
+		return diagnose.Found(f)
 	}
 	if !assessed {
 		return diagnose.NotAssessed("workqueue_work_duration_seconds of kube-controller-manager")

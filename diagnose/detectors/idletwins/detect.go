@@ -45,7 +45,7 @@ func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
 	switch {
 	case !v.HasProcesses:
 		return diagnose.NotAssessed("processes")
-	case !v.Observed:
+	case !v.Observed && (v.Counts.Seen > 0 || len(v.Operations) > 0):
 		return diagnose.NotThere("the cluster was loaded: what its replicas are for is not seen")
 	case v.Meta.Nodes.Count > few:
 		return diagnose.NotThere("there are %d nodes: replicas can take over from one another", v.Meta.Nodes.Count)

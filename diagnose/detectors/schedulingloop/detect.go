@@ -10,6 +10,10 @@ import (
 // at 0.85 a pod waits almost six times a cycle.
 const busy = 0.85
 
+// always is the utilisation of a loop that never rests, and waiting the part of
+// that from which its threads lack a CPU.
+const always, waiting = 0.95, 0.25
+
 // Detector finds the cause.
 var Detector = diagnose.Detector{
 	Name:  "scheduling-loop",
@@ -19,7 +23,8 @@ the loop's utilisation, and 1/(seconds per pod) is the most pods that it can pla
 
 **Evidence.** The sum grows by at least 0.85 s a second while pods wait in queue and decide.
 
-**Explaining-away.** On a full machine, or with the scheduler at its own CPU quota, cycles take longer because they wait for a CPU: those causes are settled first.
+**Explaining-away.** On a full machine, or with the scheduler at its own CPU quota, cycles take longer because they wait for a CPU: those causes are settled first. Unless the loop is busy 95 % of the time and the scheduler's threads waited for
+a CPU for less than a quarter of that (run-queue delay): then it decides all the time by itself, and more CPUs would not make it faster.
 
 **Look-alikes.** The scheduler's client limit (pods wait in bind, the loop is idle); pods that fit nowhere (they wait in queue while the loop is idle).`,
 	Detect: detect,
@@ -49,6 +54,10 @@ func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
 		},
 		Advice:    diagnose.Advice{Text: "Look at the scheduler's CPU profile for the plugin that takes the time; pods with affinity or spreading over many nodes are the usual reason. A lower percentageOfNodesToScore decides faster and spreads less evenly."},
 		RefutedBy: "cycles that become shorter without pods coming faster",
+	}
+	if waited, ok := v.RunDelay(diagnose.Scheduler, v.Plateau); ok && r.Utilisation >= always && waited < waiting*r.BusySeconds {
+		f.Direct, f.Sources = true, 2
+		f.Evidence = append(f.Evidence, diagnose.Evidence{Kind: "wait", Ref: "processes: run_delay_s of kube-scheduler", Value: waited, Unit: "s", Text: fmt.Sprintf("its threads waited %.2f s for a CPU meanwhile, all together", waited)})
 	}
 	return diagnose.Found(f)
 }

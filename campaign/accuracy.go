@@ -1,0 +1,218 @@
+package campaign
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/kubedyno/kubedyno/diagnose"
+	"github.com/kubedyno/kubedyno/diagnose/detectors"
+	"github.com/kubedyno/kubedyno/experiment"
+	"github.com/kubedyno/kubedyno/fault"
+	"github.com/kubedyno/kubedyno/record"
+)
+
+// AccuracyOptions say which runs measure how right diagnoses are.
+type AccuracyOptions struct {
+	Faults      []string               // names; none is all
+	Intensities []experiment.Intensity // none leaves the faults out
+	Repeat      int                    // runs of each fault at each intensity
+	Pairs       int                    // runs with two faults, drawn at random
+	Healthy     int                    // runs without a fault, over all experiments that show faults in turns
+	// Sample is how many of these runs are made, drawn at random; 0 is all.
+	Sample int
+	Seed   uint64 // of the order and of what is drawn
+	Out    string // the folder of the recordings; what is in it already is not run again
+	// Run performs one run and keeps it in a folder.
+	Run func(ctx context.Context, e *experiment.Experiment, settings []string, out, parent string) error
+	// Done is told of each run that is there: its number, how many there are to
+	// be, whether it was there before, and its trial or why there is none.
+	Done func(n, of int, before bool, t fault.Trial, err error)
+}
+
+// planned is one run of a measurement of accuracy.
+type planned struct {
+	name   string // of its folder
+	show   string
+	faults []experiment.Fault
+}
+
+// Accuracy makes the runs, each on a fresh control plane, in random order, so
+// that what the machine does over the hours falls on all alike. A run that fails
+// is told of and left out, and made again next time. What is there is summed up,
+// also where ctx ends it early.
+func Accuracy(ctx context.Context, o AccuracyOptions) (fault.Accuracy, error) {
+	plan, err := o.plan()
+	if err != nil {
+		return fault.Accuracy{}, err
+	}
+	if err := os.MkdirAll(o.Out, 0o755); err != nil {
+		return fault.Accuracy{}, fmt.Errorf("folder for the recordings: %w", err)
+	}
+	var failed []error
+	for i, p := range plan {
+		dir := filepath.Join(o.Out, p.name)
+		before := complete(dir)
+		if !before {
+			err = p.run(ctx, o, dir)
+		}
+		var t fault.Trial
+		if err == nil {
+			t, err = ReadTrial(dir)
+		}
+		if ctx.Err() != nil {
+			failed = append(failed, ctx.Err())
+			break
+		}
+		o.Done(i+1, len(plan), before, t, err)
+		if err != nil {
+			failed = append(failed, fmt.Errorf("%s: %w", p.name, err))
+		}
+	}
+	a, err := ReadAccuracy(o.Out)
+	return a, errors.Join(append(failed, err)...)
+}
+
+func complete(dir string) bool {
+	rec, err := record.Open(dir)
+	if err != nil {
+		return false
+	}
+	defer rec.Close()
+	return rec.Meta().Status == record.StatusComplete
+}
+
+func (p planned) run(ctx context.Context, o AccuracyOptions, dir string) error {
+	if err := os.RemoveAll(dir); err != nil {
+		return fmt.Errorf("remove what an earlier run left: %w", err)
+	}
+	e, err := p.experiment()
+	if err != nil {
+		return err
+	}
+	return o.Run(ctx, e, nil, dir, "")
+}
+
+// experiment is what is run, with the faults in it.
+func (p planned) experiment() (*experiment.Experiment, error) {
+	e, err := fault.Showing(p.show)
+	if err != nil {
+		return nil, err
+	}
+	e.Faults = p.faults
+	return e, fault.Inject(e, experiment.Sets{})
+}
+
+// plan are the runs in the order in which they are made.
+func (o AccuracyOptions) plan() ([]planned, error) {
+	chosen := o.Faults
+	if len(chosen) == 0 {
+		for i := range fault.All {
+			chosen = append(chosen, fault.All[i].Name)
+		}
+	}
+	var plan []planned
+	byShow := map[string][]*fault.Fault{}
+	for _, name := range chosen {
+		f, err := fault.Find(name)
+		if err != nil {
+			return nil, err
+		}
+		byShow[f.Show] = append(byShow[f.Show], f)
+		for _, i := range o.Intensities {
+			for n := range o.Repeat {
+				plan = append(plan, planned{fmt.Sprintf("%s-%s-%d", f.Name, i, n+1), f.Show, []experiment.Fault{{Name: f.Name, Intensity: i}}})
+			}
+		}
+	}
+	shows := fault.Shows()
+	for n := range o.Healthy {
+		show := shows[n%len(shows)]
+		plan = append(plan, planned{fmt.Sprintf("healthy-%s-%d", show, n/len(shows)+1), show, nil})
+	}
+	random := rand.New(rand.NewPCG(o.Seed, 0))
+	pairs, err := o.pairs(byShow, random)
+	if err != nil {
+		return nil, err
+	}
+	plan = append(plan, pairs...)
+	random.Shuffle(len(plan), func(i, j int) { plan[i], plan[j] = plan[j], plan[i] })
+	if o.Sample > 0 && o.Sample < len(plan) {
+		plan = plan[:o.Sample]
+	}
+	return plan, nil
+}
+
+// pairs draws two faults at a time that the same experiment shows, that do harm
+// and that can be had together.
+func (o AccuracyOptions) pairs(byShow map[string][]*fault.Fault, random *rand.Rand) ([]planned, error) {
+	var all []planned
+	for _, show := range fault.Shows() {
+		fs := slices.DeleteFunc(byShow[show], func(f *fault.Fault) bool { return len(f.Right) == 0 })
+		for i, a := range fs {
+			for _, b := range fs[i+1:] {
+				p := planned{a.Name + "+" + b.Name, show, []experiment.Fault{{Name: a.Name, Intensity: experiment.Middle}, {Name: b.Name, Intensity: experiment.Middle}}}
+				if a.Overwrites(b) {
+					continue
+				}
+				if _, err := p.experiment(); err == nil {
+					all = append(all, p)
+				}
+			}
+		}
+	}
+	if len(all) < o.Pairs {
+		return nil, fmt.Errorf("%d runs with two faults: only %d pairs of the chosen faults can be had together", o.Pairs, len(all))
+	}
+	random.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
+	return all[:o.Pairs], nil
+}
+
+// ReadTrial diagnoses a recording and holds it against the faults kept beside it.
+func ReadTrial(dir string) (fault.Trial, error) {
+	rec, err := record.Open(dir)
+	if err != nil {
+		return fault.Trial{}, err
+	}
+	defer rec.Close()
+	faults, err := record.ReadFaults(dir)
+	if err != nil {
+		return fault.Trial{}, err
+	}
+	d, err := diagnose.Run(rec, detectors.All)
+	if err != nil {
+		return fault.Trial{}, fmt.Errorf("diagnose %s: %w", dir, err)
+	}
+	return fault.Try(filepath.Base(dir), rec.Meta().Name, faults, d)
+}
+
+// ReadAccuracy sums up the recordings of a folder as they are diagnosed now.
+func ReadAccuracy(dir string) (fault.Accuracy, error) {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return fault.Accuracy{}, fmt.Errorf("recordings of known faults: %w", err)
+	}
+	var trials []fault.Trial
+	var bad []error
+	for _, entry := range entries {
+		if !entry.IsDir() || strings.HasPrefix(entry.Name(), ".") || !complete(filepath.Join(dir, entry.Name())) {
+			continue
+		}
+		t, err := ReadTrial(filepath.Join(dir, entry.Name()))
+		if err != nil {
+			bad = append(bad, err)
+			continue
+		}
+		trials = append(trials, t)
+	}
+	if len(trials) == 0 && len(bad) == 0 {
+		bad = append(bad, fmt.Errorf("%s: %w: no complete recording is in it", dir, fs.ErrNotExist))
+	}
+	return fault.Sum(trials), errors.Join(bad...)
+}

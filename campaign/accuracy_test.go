@@ -1,0 +1,66 @@
+package campaign
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/kubedyno/kubedyno/experiment"
+	"github.com/kubedyno/kubedyno/fault"
+)
+
+func names(plan []planned) (all []string) {
+	for _, p := range plan {
+		all = append(all, p.name)
+	}
+	return all
+}
+
+func TestPlan(t *testing.T) {
+	both := []experiment.Intensity{experiment.Middle, experiment.High}
+	o := AccuracyOptions{Intensities: both, Repeat: 2, Healthy: 60, Pairs: 30, Seed: 1}
+	plan, err := o.plan()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := len(fault.All)*4 + 60 + 30; len(plan) != want {
+		t.Errorf("%d runs, want %d", len(plan), want)
+	}
+	sorted := slices.Sorted(slices.Values(names(plan)))
+	if n := len(slices.Compact(slices.Clone(sorted))); n != len(plan) {
+		t.Errorf("only %d of %d folders have names of their own", n, len(plan))
+	}
+	healthy := 0
+	for _, p := range plan {
+		e, err := p.experiment()
+		if err != nil {
+			t.Errorf("%s: %v", p.name, err)
+			continue
+		}
+		if len(e.Made()) != len(p.faults) {
+			t.Errorf("%s: %d of %d faults are in the experiment", p.name, len(e.Made()), len(p.faults))
+		}
+		if len(p.faults) == 0 {
+			healthy++
+		}
+	}
+	if healthy != 60 {
+		t.Errorf("%d healthy runs", healthy)
+	}
+	again, _ := o.plan()
+	if !slices.Equal(names(plan), names(again)) {
+		t.Error("the same seed gives another order, so that a campaign would not go on where it was")
+	}
+	o.Seed = 2
+	other, _ := o.plan()
+	if slices.Equal(names(plan), names(other)) {
+		t.Error("another seed gives the same order")
+	}
+	o.Sample = 7
+	if some, _ := o.plan(); len(some) != 7 || !slices.Equal(names(some), names(other)[:7]) {
+		t.Errorf("a sample is no part of the whole: %v", names(some))
+	}
+	if _, err := (AccuracyOptions{Faults: []string{"slow-fsync"}, Pairs: 1}).plan(); err == nil || !strings.Contains(err.Error(), "only 0 pairs") {
+		t.Errorf("a pair of one fault: %v", err)
+	}
+}

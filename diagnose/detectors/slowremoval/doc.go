@@ -1,0 +1,3 @@
+// Package slowremoval finds what keeps the garbage collector of the controller
+// manager from removing what deleted objects leave behind.
+package slowremoval

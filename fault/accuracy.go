@@ -1,0 +1,226 @@
+package fault
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/kubedyno/kubedyno/diagnose"
+	"github.com/kubedyno/kubedyno/record"
+	"github.com/kubedyno/kubedyno/stat"
+)
+
+// bounds are what a healthy run of an experiment that shows faults may be held
+// back by: a burst fills whatever it is sent to.
+var bounds = map[string][]Place{
+	"rollout":      {{Component: "machine", Resource: "cpu"}},
+	"rollouts-far": {{Component: "machine", Resource: "cpu"}, {Component: etcd, Resource: "network"}, {Component: controllerManager, Resource: "workers"}},
+	"terms":        {{Component: "machine", Resource: "cpu"}, {Component: kubeScheduler, Resource: "loop"}},
+}
+
+// A Trial is what a diagnosis said of a run of which it is known what was wrong.
+type Trial struct {
+	Recording  string         `json:"recording"` // the name of its folder
+	Experiment string         `json:"experiment"`
+	Faults     []record.Fault `json:"faults"` // none: a healthy run
+	// Acted says that each fault was seen to do something. A trial without
+	// tells nothing about the diagnosis.
+	Acted bool `json:"acted"`
+	// First is the detector whose finding stands first, what it names and how
+	// sure it is; empty where nothing was found.
+	First string         `json:"first,omitempty"`
+	Named Place          `json:"named,omitzero"`
+	Grade diagnose.Grade `json:"grade,omitempty"`
+	// Ranks has for each fault the place, from 1, of the first finding that
+	// names it; 0 is none. A fault that does no harm has 1 where nothing but
+	// what healthy runs have was found.
+	Ranks []int `json:"ranks"`
+	// Component says that the first finding names a component of the first fault.
+	Component bool `json:"component"`
+	// Unexpected are the detectors that found something in a run in which
+	// nothing that does harm was wrong.
+	Unexpected []string `json:"unexpected,omitempty"`
+}
+
+// Try holds a diagnosis against what was wrong with its run. recording is what
+// the trial is called by.
+func Try(recording, experiment string, faults []record.Fault, d *diagnose.Diagnosis) (Trial, error) {
+	t := Trial{Recording: recording, Experiment: experiment, Faults: append([]record.Fault{}, faults...), Acted: true, Ranks: []int{}}
+	if len(d.Findings) > 0 {
+		f := d.Findings[0]
+		t.First, t.Named, t.Grade = f.ID, placeOf(f), f.Grade
+	}
+	unexpected := func() []string {
+		var all []string
+		for _, f := range d.Findings {
+			if !slices.ContainsFunc(bounds[experiment], func(p Place) bool { return p.matches(f) }) {
+				all = append(all, f.ID)
+			}
+		}
+		return all
+	}
+	if len(faults) == 0 {
+		t.Unexpected = unexpected()
+	}
+	for i, made := range faults {
+		f, err := Find(made.Name)
+		if err != nil {
+			return t, fmt.Errorf("recording %s: %w", recording, err)
+		}
+		t.Acted = t.Acted && made.Acted == string(Yes)
+		if len(f.Right) == 0 {
+			t.Unexpected = unexpected()
+			t.Ranks = append(t.Ranks, 1-min(1, len(t.Unexpected)))
+			t.Component = t.Component || i == 0 && len(t.Unexpected) == 0
+			continue
+		}
+		rank := slices.IndexFunc(d.Findings, f.named) + 1
+		t.Ranks = append(t.Ranks, rank)
+		if i == 0 && len(d.Findings) > 0 {
+			t.Component = slices.ContainsFunc(f.Right, func(p Place) bool { return p.Component == d.Findings[0].Component })
+		}
+	}
+	return t, nil
+}
+
+func placeOf(f diagnose.Finding) Place { return Place{f.Component, f.Stage, f.Resource} }
+
+// named says whether a finding names the fault.
+func (f *Fault) named(d diagnose.Finding) bool {
+	return slices.ContainsFunc(f.Right, func(p Place) bool { return p.matches(d) })
+}
+
+// Right says that the first finding is the first fault's.
+func (t Trial) Right() bool { return len(t.Ranks) > 0 && t.Ranks[0] == 1 }
+
+// Misled says that the diagnosis was sure of something that was not wrong.
+func (t Trial) Misled() bool {
+	return t.Grade == diagnose.Confirmed && !t.Right() && (len(t.Faults) > 0 || len(t.Unexpected) > 0)
+}
+
+// Share is how often something was so.
+type Share diagnose.Hits
+
+func (s *Share) add(right bool) {
+	s.Of++
+	if right {
+		s.Right++
+	}
+}
+
+// String is the share with its interval at 95 %.
+func (s Share) String() string {
+	i, ok := stat.Proportion(s.Right, s.Of, 0.95)
+	if !ok {
+		return "none"
+	}
+	return fmt.Sprintf("%d of %d (%.0f %%; 95 %%: %.0f to %.0f)", s.Right, s.Of, 100*float64(s.Right)/float64(s.Of), 100*i.Lo, 100*i.Hi)
+}
+
+// Accuracy sums up trials.
+type Accuracy struct {
+	// Cause, Component and InThree are over the trials of one fault that acted
+	// at the middle or the high intensity: how often the first finding names the
+	// cause, how often its component, and how often one of the first three names
+	// the cause.
+	Cause     Share `json:"cause"`
+	Component Share `json:"component"`
+	InThree   Share `json:"inThree"`
+	// Sure are the trials among these whose first finding is confirmed.
+	Sure Share `json:"sure"`
+	// Low is Cause at the low intensity, where a fault may hold nobody up.
+	Low Share `json:"low"`
+	// Pairs are the trials of two faults that both acted: how often the first
+	// three findings name both.
+	Pairs Share `json:"pairs"`
+	// Healthy is how many healthy runs have no unexpected finding.
+	Healthy Share `json:"healthy"`
+	// Idle are trials whose fault was not seen to act. They count nowhere.
+	Idle int `json:"idle"`
+	// Detectors has how often a detector's finding that stands first is right, by
+	// its grade, over all trials that count.
+	Detectors map[string]map[diagnose.Grade]diagnose.Hits `json:"detectors"`
+	Trials    []Trial                                     `json:"trials"` // sorted by recording
+}
+
+// Sum sums up trials.
+func Sum(trials []Trial) Accuracy {
+	a := Accuracy{Detectors: map[string]map[diagnose.Grade]diagnose.Hits{}, Trials: slices.Clone(trials)}
+	slices.SortFunc(a.Trials, func(x, y Trial) int { return strings.Compare(x.Recording, y.Recording) })
+	for _, t := range a.Trials {
+		if !t.Acted {
+			a.Idle++
+			continue
+		}
+		switch len(t.Faults) {
+		case 0:
+			a.Healthy.add(len(t.Unexpected) == 0)
+		case 1:
+			if t.Faults[0].Intensity == "low" {
+				a.Low.add(t.Right())
+				break
+			}
+			a.Cause.add(t.Right())
+			a.Component.add(t.Component)
+			a.InThree.add(t.Ranks[0] > 0 && t.Ranks[0] <= 3)
+			if t.Grade == diagnose.Confirmed {
+				a.Sure.add(t.Right())
+			}
+		default:
+			a.Pairs.add(!slices.ContainsFunc(t.Ranks, func(r int) bool { return r == 0 || r > 3 }))
+		}
+		if t.First == "" || len(t.Faults) > 1 {
+			continue
+		}
+		right := t.Right()
+		if len(t.Faults) == 0 {
+			right = !slices.Contains(t.Unexpected, t.First)
+		}
+		grades := a.Detectors[t.First]
+		if grades == nil {
+			grades = map[diagnose.Grade]diagnose.Hits{}
+			a.Detectors[t.First] = grades
+		}
+		s := Share(grades[t.Grade])
+		s.add(right)
+		grades[t.Grade] = diagnose.Hits(s)
+	}
+	return a
+}
+
+// Text says in one line what a trial was and what came out.
+func (t Trial) Text() string {
+	var of []string
+	for _, f := range t.Faults {
+		of = append(of, f.Name+"="+cmp.Or(f.Intensity, f.Value))
+	}
+	what := cmp.Or(strings.Join(of, " and "), "healthy "+t.Experiment)
+	first := "nothing was found"
+	if t.First != "" {
+		first = fmt.Sprintf("%s first, %s (%s)", t.First, t.Grade, t.Named)
+	}
+	switch {
+	case !t.Acted:
+		return what + ": not seen to act; " + first
+	case len(t.Faults) == 0 && len(t.Unexpected) == 0:
+		return what + ": as it should be; " + first
+	case len(t.Faults) == 0:
+		return what + ": unexpected: " + strings.Join(t.Unexpected, ", ") + "; " + first
+	}
+	var ranks []string
+	for i, r := range t.Ranks {
+		place := "not named"
+		if r > 0 {
+			place = fmt.Sprintf("named, place %d", r)
+		}
+		if len(t.Ranks) > 1 {
+			place = t.Faults[i].Name + " " + place
+		}
+		ranks = append(ranks, place)
+	}
+	if t.Right() && len(t.Ranks) == 1 {
+		return what + ": right; " + first
+	}
+	return what + ": " + strings.Join(ranks, ", ") + "; " + first
+}

@@ -1,0 +1,139 @@
+package fault_test
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/kubedyno/kubedyno/diagnose"
+	"github.com/kubedyno/kubedyno/fault"
+	"github.com/kubedyno/kubedyno/record"
+)
+
+func found(id, component, stage, resource string, grade diagnose.Grade) diagnose.Finding {
+	return diagnose.Finding{ID: id, Component: component, Stage: stage, Resource: resource, Grade: grade}
+}
+
+var (
+	limit   = found("controller-client-limit", "kube-controller-manager", "controller", "client-limit", diagnose.Confirmed)
+	workers = found("controller-workers", "kube-controller-manager", "controller", "workers", diagnose.Confirmed)
+	storm   = found("list-storm", "client:inventory", "", "cpu", diagnose.Likely)
+	full    = found("machine-cpu", "machine", "start", "cpu", diagnose.Confirmed)
+)
+
+func try(t *testing.T, experiment, faults string, findings ...diagnose.Finding) fault.Trial {
+	t.Helper()
+	var made []record.Fault
+	for _, name := range strings.Fields(faults) {
+		name, acted, _ := strings.Cut(name, ":")
+		name, intensity, _ := strings.Cut(name, "=")
+		if acted == "" {
+			acted = "yes"
+		}
+		made = append(made, record.Fault{Name: name, Intensity: intensity, Acted: acted})
+	}
+	trial, err := fault.Try(experiment+" "+faults, experiment, made, &diagnose.Diagnosis{Findings: findings})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return trial
+}
+
+func TestTrial(t *testing.T) {
+	for _, c := range []struct {
+		experiment, faults string
+		findings           []diagnose.Finding
+		want               string
+	}{
+		{"rollout", "controller-limit=middle", []diagnose.Finding{limit, full}, "controller-limit=middle: right; controller-client-limit first, confirmed (kube-controller-manager, stage controller, client-limit)"},
+		{"rollout", "controller-limit=high", []diagnose.Finding{full, limit}, "controller-limit=high: named, place 2; machine-cpu first, confirmed (machine, stage start, cpu)"},
+		{"rollout", "controller-limit=high", nil, "controller-limit=high: not named; nothing was found"},
+		{"rollout", "controller-limit=high:no", nil, "controller-limit=high: not seen to act; nothing was found"},
+		{"rollout", "", []diagnose.Finding{full}, "healthy rollout: as it should be; machine-cpu first, confirmed (machine, stage start, cpu)"},
+		{"arrivals", "", []diagnose.Finding{full, storm}, "healthy arrivals: unexpected: machine-cpu, list-storm; machine-cpu first, confirmed (machine, stage start, cpu)"},
+		{"rollout", "frequent-snapshots=middle", []diagnose.Finding{full}, "frequent-snapshots=middle: right; machine-cpu first, confirmed (machine, stage start, cpu)"},
+		{"rollout", "frequent-snapshots=middle", []diagnose.Finding{storm}, "frequent-snapshots=middle: not named; list-storm first, likely (client:inventory, cpu)"},
+		{"rollout", "controller-limit=middle scheduler-limit=middle", []diagnose.Finding{limit, full}, "controller-limit=middle and scheduler-limit=middle: controller-limit named, place 1, scheduler-limit not named; controller-client-limit first, confirmed (kube-controller-manager, stage controller, client-limit)"},
+	} {
+		if got := try(t, c.experiment, c.faults, c.findings...).Text(); got != c.want {
+			t.Errorf("got  %s\nwant %s", got, c.want)
+		}
+	}
+	if _, err := fault.Try("r", "rollout", []record.Fault{{Name: "gone"}}, &diagnose.Diagnosis{}); err == nil || !strings.Contains(err.Error(), "recording r: unknown fault") {
+		t.Errorf("a fault that is not in the catalogue any more: %v", err)
+	}
+}
+
+func TestSum(t *testing.T) {
+	a := fault.Sum([]fault.Trial{
+		try(t, "rollout", "controller-limit=middle", limit),
+		try(t, "rollout", "few-workers=middle", limit, workers), // its look-alike, and sure of it
+		try(t, "arrivals", "list-storm=high", full),
+		try(t, "arrivals", "list-storm=low", storm),
+		try(t, "arrivals", "list-storm=middle:no"),
+		try(t, "rollout", "", full),
+		try(t, "arrivals", "", storm),
+		try(t, "rollout", "controller-limit=middle scheduler-limit=middle", limit, found("scheduler-client-limit", "kube-scheduler", "bind", "client-limit", diagnose.Likely)),
+	})
+	for what, c := range map[string]struct {
+		got  fault.Share
+		want fault.Share
+	}{
+		"cause":     {a.Cause, fault.Share{Right: 1, Of: 3}},
+		"component": {a.Component, fault.Share{Right: 2, Of: 3}},
+		"in three":  {a.InThree, fault.Share{Right: 2, Of: 3}},
+		"sure":      {a.Sure, fault.Share{Right: 1, Of: 3}},
+		"low":       {a.Low, fault.Share{Right: 1, Of: 1}},
+		"pairs":     {a.Pairs, fault.Share{Right: 1, Of: 1}},
+		"healthy":   {a.Healthy, fault.Share{Right: 1, Of: 2}},
+	} {
+		if c.got != c.want {
+			t.Errorf("%s: %v, want %v", what, c.got, c.want)
+		}
+	}
+	if a.Idle != 1 {
+		t.Errorf("%d trials whose fault did not act", a.Idle)
+	}
+	if got := a.Detectors["controller-client-limit"][diagnose.Confirmed]; got != (diagnose.Hits{Right: 1, Of: 2}) {
+		t.Errorf("hits of controller-client-limit: %+v", got)
+	}
+	if got := a.Detectors["list-storm"][diagnose.Likely]; got != (diagnose.Hits{Right: 1, Of: 2}) {
+		t.Errorf("hits of list-storm: %+v", got)
+	}
+	if got, want := a.Healthy.String(), "1 of 2 (50 %; 95 %: 9 to 91)"; got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+	md := a.Markdown(record.Machine{CPUs: 2, Model: "a CPU"}, "v1.36.3")
+	for _, want := range []string{"| two faults at once, both among the first three findings | 1 of 1", "| [list-storm](detectors.md#list-storm) |  | 1 of 2 |  |", "| rollout few-workers=middle | yes | controller-client-limit: kube-controller-manager, stage controller, client-limit | confirmed | 2 |"} {
+		if !strings.Contains(md, want) {
+			t.Errorf("docs/accuracy.md lacks %q:\n%s", want, md)
+		}
+	}
+	if _, err := json.Marshal(a); err != nil {
+		t.Error(err)
+	}
+}
+
+// Pairs that set one thing to two values cannot be had together; others can.
+func TestOverwrites(t *testing.T) {
+	find := func(name string) *fault.Fault {
+		f, err := fault.Find(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return f
+	}
+	for _, c := range []struct {
+		a, b string
+		want bool
+	}{
+		{"controller-limit", "scheduler-limit", false},
+		{"controller-limit", "slow-removal", true},
+		{"list-storm", "relist-storm", false}, // both bring the same objects
+		{"slow-fsync", "slow-webhook", false},
+	} {
+		if got := find(c.a).Overwrites(find(c.b)); got != c.want {
+			t.Errorf("%s and %s: %v", c.a, c.b, got)
+		}
+	}
+}

@@ -1,0 +1,112 @@
+package fault
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/kubedyno/kubedyno/diagnose"
+	"github.com/kubedyno/kubedyno/record"
+)
+
+// grades, best first, as far as a single run reaches.
+var grades = []diagnose.Grade{diagnose.Confirmed, diagnose.Likely, diagnose.Possible}
+
+// Markdown is docs/accuracy.md. machine and version are of the runs.
+func (a Accuracy) Markdown(machine record.Machine, version string) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, `# How right diagnoses are
+
+<!-- Generated from recordings: kubedyno fault accuracy FOLDER -o markdown -->
+
+Measured by putting things wrong on purpose: each fault of [the catalogue](faults.md) is injected into the experiment that shows it,
+on a fresh control plane, and the first finding is held against the fault. Detectors cannot see what was injected. Runs are made in
+random order; a fault that was not seen to act (%d here) does not count.
+
+%d runs of Kubernetes %s on %d CPUs (%s), kernel %s.
+
+| | |
+|---|---|
+| the first finding names the cause (component and resource; the stage where there is one) | %s |
+| the first finding names the component | %s |
+| one of the first three findings names the cause | %s |
+| of first findings graded confirmed, right | %s |
+| two faults at once, both among the first three findings | %s |
+| healthy runs without an unexpected finding | %s |
+| low intensity, where a fault may hold nobody up: the first finding names the cause | %s |
+
+The first three lines are over the middle and the high intensity.
+
+A healthy run that asks for all pods at once is held back by the machine, and saying so is right. Everything else that is found
+there counts as unexpected, and so does anything found with a fault that does no harm.
+
+`+"```sh"+`
+make accuracy          # the whole campaign again: hours; it goes on where it was ended
+make accuracy-sample   # some of it, drawn at random: about half an hour
+`+"```"+`
+
+## By detector
+
+How often the first finding was right, by its grade. Findings carry these numbers.
+
+| detector | %s |
+|---|%s
+`, a.Idle, len(a.Trials), version, machine.CPUs, machine.Model, machine.Kernel,
+		a.Cause, a.Component, a.InThree, a.Sure, a.Pairs, a.Healthy, a.Low,
+		joined(grades, " | "), strings.Repeat("---|", len(grades)))
+	for _, name := range slices.Sorted(maps.Keys(a.Detectors)) {
+		fmt.Fprintf(&b, "| [%s](detectors.md#%s) |", name, name)
+		for _, g := range grades {
+			cell := ""
+			if s, ok := a.Detectors[name][g]; ok {
+				cell = fmt.Sprintf("%d of %d", s.Right, s.Of)
+			}
+			fmt.Fprintf(&b, " %s |", cell)
+		}
+		b.WriteString("\n")
+	}
+	b.WriteString("\n## By run\n\n| run | acted | named first | grade | place of the fault |\n|---|---|---|---|---|\n")
+	for _, t := range a.Trials {
+		acted := "yes"
+		switch {
+		case len(t.Faults) == 0:
+			acted = ""
+		case !t.Acted:
+			acted = "no"
+		}
+		first := "nothing"
+		if t.First != "" {
+			first = fmt.Sprintf("%s: %s", t.First, t.Named)
+		}
+		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s |\n", t.Recording, acted, first, t.Grade, t.places())
+	}
+	return b.String()
+}
+
+// places are the ranks of the faults, in words.
+func (t Trial) places() string {
+	if len(t.Faults) == 0 {
+		if len(t.Unexpected) > 0 {
+			return "unexpected: " + strings.Join(t.Unexpected, ", ")
+		}
+		return "as it should be"
+	}
+	var all []string
+	for _, r := range t.Ranks {
+		if r == 0 {
+			all = append(all, "**none**")
+		} else {
+			all = append(all, fmt.Sprint(r))
+		}
+	}
+	return strings.Join(all, ", ")
+}
+
+func joined[T ~string](all []T, sep string) string {
+	var texts []string
+	for _, x := range all {
+		texts = append(texts, string(x))
+	}
+	return strings.Join(texts, sep)
+}
