@@ -18,6 +18,11 @@ const (
 	healthyController = 0.5 // Deployment → ReplicaSet → slow start 1, 2, 4, …: a dozen round trips
 	healthyScheduling = 0.5 // watch delivery, one cycle, one binding, all in the shadow of others
 	healthyObserve    = 0.1 // one watch event
+	// Pods with claims wait for their volumes: two controllers, a provisioner and an
+	// attacher hand each other objects until a volume is bound, and a kubelet looks
+	// whether it is attached after 0.5, 1, 2, … s and with its status, every 10 s.
+	healthyVolumeBound = 3.0
+	healthyVolumeStart = 12.0
 
 	// Simulated nodes declare their start delay: median 0.3 s, p99 1 s. Up to
 	// that p99 it is the experiment's wish, not a loss.
@@ -157,9 +162,13 @@ func (v *View) accountStages() {
 			start = declared
 		}
 	}
+	scheduling := healthyScheduling
+	if v.Claims != nil {
+		scheduling, start = max(scheduling, healthyVolumeBound), max(start, healthyVolumeStart)
+	}
 	healthy := map[string]float64{
 		Submit: healthySubmit, Accept: healthyAccept, Controller: healthyController,
-		Scheduling: healthyScheduling, Start: start, Observe: healthyObserve,
+		Scheduling: scheduling, Start: start, Observe: healthyObserve,
 	}
 	var sum float64
 	account := func(name string) Stage {

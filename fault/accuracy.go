@@ -11,9 +11,11 @@ import (
 	"github.com/kubedyno/kubedyno/stat"
 )
 
-// bounds are what a healthy run of an experiment that shows faults may be held
-// back by: a burst fills whatever it is sent to.
+// bounds are what a healthy run of an experiment that shows faults may be said to
+// be held back by, or to waste: a burst fills whatever it is sent to, and an idle
+// cluster on one machine elects leaders for nothing.
 var bounds = map[string][]Place{
+	"idle":         {{Component: controllerManager, Resource: "lock"}, {Component: kubeScheduler, Resource: "lock"}},
 	"rollout":      {{Component: "machine", Resource: "cpu"}},
 	"rollouts-far": {{Component: "machine", Resource: "cpu"}, {Component: etcd, Resource: "network"}, {Component: controllerManager, Resource: "workers"}},
 	"terms":        {{Component: "machine", Resource: "cpu"}, {Component: kubeScheduler, Resource: "loop"}},

@@ -402,7 +402,7 @@ actors:
 
 **Remedy.** Set QPS, or take the limiter off and let priority and fairness protect the server.`,
 		Change: `actors:
-  - {name: operator, do: controller, count: 2, qps: {{.N}}, burst: 2}
+  - {name: operator, do: controller, count: 2, qps: {{.N}}, burst: {{.Int}}}
 `,
 		Show: "arrivals",
 		acted: func(r *reading, v Value) Effect {

@@ -40,7 +40,7 @@ var scheduler = []Fault{
 	},
 	{
 		Name: "crowded-terms", Number: "F46", Star: true, Title: "each decision looks at all pods there are", Holds: "the scheduler's loop",
-		Parameter: Parameter{Means: "pods with terms of their own that are there before", Kind: Number, Low: "1000", Middle: "2500", High: "4000"},
+		Parameter: Parameter{Means: "pods with terms of their own that are there before", Kind: Number, Low: "2500", Middle: "4500", High: "6000"},
 		Right:     []Place{{kubeScheduler, "decide", "loop"}, {kubeScheduler, "queue", "loop"}},
 		Alike:     []string{"starved-scheduler", "fast-scrapes"},
 		Doc: `Preferred affinity and soft spreading are scored over all pods of all nodes, for each pod that is scheduled. The scheduler decides about one pod at a time, so that the time of a decision is the rate.

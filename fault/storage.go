@@ -39,7 +39,7 @@ var storage = []Fault{
 		Change: `actors:
   - {name: archive, do: disk-writer, count: {{.Int}}}
 `,
-		Show: "rollout",
+		Show: "arrivals",
 		acted: func(r *reading, _ Value) Effect {
 			wrote, ok := r.grown("archive", func(s recordSample) float64 { return float64(s.WriteBytes) })
 			mean, n, known := r.mean("etcd_disk_wal_fsync_duration_seconds", on(etcd))

@@ -10,6 +10,9 @@ import (
 const (
 	// many refusals: a share of all creates, and a number that is no accident.
 	share, many = 0.05, 10
+	// always is the share from which a batch hardly ever gets beyond a pod or two, so
+	// that all the waiting for the controller is due to refusals.
+	always = 0.2
 )
 
 // Detector finds the cause.
@@ -21,6 +24,8 @@ among many creates therefore cost much more than themselves.
 
 **Evidence.** At least 5 % (and ten) of the controllers' POSTs of pods were answered with 400, 403, 422 or 5xx, and pods lost time in stage controller.
 workqueue_retries_total says how often a key came back. Code 403 is a quota, an admission plugin or a policy; 5xx a webhook that failed or an API server in trouble.
+
+**Charged.** The waiting for the controller: all of it from 20 % refusals on, where a batch hardly ever gets beyond two pods, and in proportion below. Pods that are made one at a time also cost much more CPU, so that a machine which is full of them is full for that reason.
 
 **Look-alikes.** controller-limit and controller-workers (nothing is refused); 409 is a conflict, and 429 the API server's priority and fairness: neither counts here.`,
 	Detect: detect,
@@ -74,7 +79,10 @@ func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
 		Cause: fmt.Sprintf("%d of %d creates of pods are refused with %d: %s", refused, all, most, cause),
 		Summary: fmt.Sprintf("The API server refuses %.0f %% of the pods that %s creates (code %d); after each refusal the controller starts again with one pod at a time and waits longer.",
 			100*float64(refused)/float64(all), who, most),
-		Claims: map[string]float64{diagnose.Controller: lost},
+		Claims: map[string]float64{diagnose.Controller: lost * min(1, float64(refused)/float64(all)/always)},
+		// Pods that come one at a time cost the API server several times as much as
+		// those of a batch, so that refusals fill the machine as well.
+		Consumes: true,
 		Evidence: []diagnose.Evidence{
 			{Kind: "rate", Ref: "requests: create pods by " + who, Value: float64(refused) / float64(all), Unit: "1", Text: fmt.Sprintf("%d of %d were refused", refused, all)},
 		},

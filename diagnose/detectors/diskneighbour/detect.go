@@ -12,6 +12,9 @@ const (
 	// heavy is how much a neighbour must write: a million bytes a second, and
 	// more than etcd itself.
 	heavy = 1e6
+	// flooding is a writer that is worth naming before anybody suffers: ten
+	// million bytes a second.
+	flooding = 10e6
 )
 
 // Detector finds the cause.
@@ -21,6 +24,8 @@ var Detector = diagnose.Detector{
 	Doc: `etcd waits for its disk at each sync, and a disk serves what came first. A process that writes much, an audit log, container logs, image pulls, a backup, makes etcd's syncs wait behind its own.
 
 **Evidence.** Syncs of etcd's log take at least 3 ms on average, and some process other than etcd writes at least 1 MB/s to storage and more than etcd does, while etcd's syncs are slow.
+
+**Risk.** Where nobody suffered (yet), a neighbour that writes 10 MB/s or more is named as a risk.
 
 **Look-alikes.** etcd-sync: the same syncs without anybody else who writes, so that it is the disk itself. The API server's own audit log counts as a neighbour where it is the writer.
 
@@ -51,9 +56,6 @@ func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
 	if len(writers) == 0 || writers[0].Value < heavy*v.Span() || writers[0].Value < own {
 		return diagnose.NotThere("nobody wrote more than etcd itself (%.1f MB/s)", own/v.Span()/1e6)
 	}
-	if _, suffers := v.Suffers(); !suffers {
-		return diagnose.NotThere("%s writes %.1f MB/s, but nothing suffered", writers[0].Label, writers[0].Value/v.Span()/1e6)
-	}
 	w := writers[0]
 	rate := w.Value / v.Span() / 1e6
 	f := diagnose.Finding{
@@ -70,6 +72,13 @@ func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
 	}
 	if r, ok := v.Resource(diagnose.Etcd, "disk"); ok {
 		f.Evidence = append(f.Evidence, diagnose.Evidence{Kind: "busy", Ref: `etcd_disk_wal_fsync_duration_seconds_sum{component="etcd"}`, Value: r.Utilisation, Unit: "1", Text: fmt.Sprintf("etcd's log was being synced %.0f %% of the time", 100*r.Utilisation)})
+	}
+	if _, suffers := v.Suffers(); !suffers {
+		if w.Value < flooding*v.Span() {
+			return diagnose.NotThere("%s writes %.1f MB/s, but nothing suffered", w.Label, rate)
+		}
+		f.Class = diagnose.Risk
+		return diagnose.Found(f)
 	}
 	for i, s := range v.LostStages() {
 		if i == 0 {

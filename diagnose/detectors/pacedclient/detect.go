@@ -5,6 +5,7 @@ import (
 	"math"
 	"slices"
 
+	"github.com/kubedyno/kubedyno/analysis/requests"
 	"github.com/kubedyno/kubedyno/diagnose"
 	"github.com/kubedyno/kubedyno/stat"
 )
@@ -14,11 +15,14 @@ const (
 	// rate, and its gaps do not vary by chance.
 	flat, metronome = 0.7, 0.5
 	// shortest plateau in seconds, and fewest requests.
-	shortest, fewest = 8.0, 40
+	shortest, fewest = 8.0, 20
 	// near a number that somebody chose.
 	near = 0.05
 	// always: seconds of waiting in the limiter for each second of the plateau.
 	always = 0.5
+	// later is by how many seconds what it does for a pod must come later at the end
+	// than at the beginning.
+	later = 2.0
 	// eager: a client with work waiting sends its burst at once.
 	eager = 1.5
 )
@@ -109,10 +113,11 @@ func judge(v *diagnose.View, agent string, ts []float64) (f diagnose.Finding, ok
 	}
 	counted := len(by) > 0
 	waits := counted && waited >= always*p.Seconds
+	first, last, behind := lag(v, agent)
 	switch {
 	case counted && !waits:
 		return f, false // it says itself that it does not wait
-	case !waits && (limit == 0 || float64(burst) < eager*p.Rate):
+	case !waits && !behind && (limit == 0 || float64(burst) < eager*p.Rate):
 		return f, false
 	}
 	f = diagnose.Finding{
@@ -132,5 +137,39 @@ func judge(v *diagnose.View, agent string, ts []float64) (f diagnose.Finding, ok
 		f.Summary = fmt.Sprintf("%s is held by its own client limit: it sends %.1f requests a second, whatever waits, and its requests waited %.0f s for that.", agent, p.Rate, waited)
 		f.Evidence = append(f.Evidence, diagnose.Evidence{Kind: "wait", Ref: `rest_client_rate_limiter_duration_seconds_sum{component="` + agent + `"}`, Value: waited, Unit: "s", Text: "its requests waited in its client limit"})
 	}
+	if behind {
+		f.Sources++
+		f.Grade = ""
+		if !waits {
+			f.Summary = fmt.Sprintf("%s falls behind: it sends exactly %.1f requests a second, its own client limit by the look of it, and what it does for a pod came %.1f s after the pod ran at first, and %.1f s after at the end.", agent, p.Rate, first, last)
+		}
+		f.Evidence = append(f.Evidence, diagnose.Evidence{Kind: "late", Ref: "requests, pods: " + agent, Value: last, Unit: "s", Text: fmt.Sprintf("from a pod's running to its request passed %.1f s for the first fifth of the pods, and %.1f s for the last", first, last)})
+	}
 	return f, true
+}
+
+// lag is how long after a pod runs a client writes to it, in the median of the
+// first and of the last fifth of the pods; behind says that it falls back.
+func lag(v *diagnose.View, agent string) (first, last float64, behind bool) {
+	running := map[string]int64{}
+	for _, p := range v.Pods {
+		if p.RunningMicros != 0 {
+			running[p.Namespace+"/"+p.Name] = p.RunningMicros
+		}
+	}
+	seen := map[string]bool{}
+	var lags []float64
+	for _, r := range v.Requests { // by time
+		key := r.Namespace + "/" + r.Name
+		if t, ok := running[key]; ok && !seen[key] && r.Resource == "pods" && requests.Agent(r.UserAgent) == agent {
+			seen[key] = true
+			lags = append(lags, float64(r.ReceivedMicros-t)/1e6)
+		}
+	}
+	fifth := len(lags) / 5
+	if len(lags) < fewest {
+		return 0, 0, false
+	}
+	first, last = stat.Median(lags[:fifth]), stat.Median(lags[len(lags)-fifth:])
+	return first, last, last >= first+later
 }
