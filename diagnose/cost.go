@@ -104,8 +104,11 @@ func (v *View) CostOf(talks []Talk, path string) *Cost {
 		c.Measured = true
 		c.ServerCPUSeconds, c.ServerCPUShare = &spent.CPUSeconds, &spent.Share
 	} else if ok && c.BusyShare != nil {
-		s := cpu * *c.BusyShare
-		c.ServerCPUSeconds, c.ServerCPUShare = &s, c.BusyShare
+		// By its share of the time that requests took, and no more than it took: an
+		// idle API server has other work than requests.
+		s := min(cpu**c.BusyShare, took)
+		share := s / max(cpu, s)
+		c.ServerCPUSeconds, c.ServerCPUShare = &s, &share
 	}
 	for agent := range agents {
 		program, _, _ := strings.Cut(agent, " ")

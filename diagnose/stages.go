@@ -163,7 +163,7 @@ func (v *View) accountStages() {
 		}
 	}
 	scheduling := healthyScheduling
-	if v.Claims != nil {
+	if v.attaches() {
 		scheduling, start = max(scheduling, healthyVolumeBound), max(start, healthyVolumeStart)
 	}
 	healthy := map[string]float64{
@@ -364,4 +364,18 @@ func lastBefore(reports []record.Request, running int64) (int64, bool) {
 		return 0, false
 	}
 	return reports[i-1].DoneMicros, true
+}
+
+// attaches says whether most pods have volumes that must be attached.
+func (v *View) attaches() bool {
+	if v.Claims != nil {
+		return true
+	}
+	n := 0
+	for i := range v.Requests {
+		if r := &v.Requests[i]; r.Resource == "volumeattachments" && r.Verb == "create" && r.Code < 300 {
+			n++
+		}
+	}
+	return n > 0 && 2*n >= len(v.Pods)
 }

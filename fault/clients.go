@@ -316,7 +316,7 @@ actors:
 	},
 	{
 		Name: "endpoint-fanout", Number: "F56", Title: "every change of a large Service goes to every node", Holds: "the API server's CPU",
-		Parameter: Parameter{Means: "watches on EndpointSlices", Kind: Number, Low: "50", Middle: "200", High: "600"},
+		Parameter: Parameter{Means: "watches on EndpointSlices", Kind: Number, Low: "200", Middle: "800", High: "1600"},
 		Right:     []Place{{Component: client("proxies"), Resource: "watch"}, {Component: client("proxies"), Resource: "cpu"}},
 		Alike:     []string{"watch-fanout"},
 		Doc: `Each pod of a Service that comes or goes changes an EndpointSlice of up to a hundred addresses, which is sent whole to the proxy of each node.

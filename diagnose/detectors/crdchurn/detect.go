@@ -1,7 +1,10 @@
 package crdchurn
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/kubedyno/kubedyno/diagnose"
 	"github.com/kubedyno/kubedyno/diagnose/detectors/internal/consumer"
@@ -38,12 +41,13 @@ func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
 	for _, t := range writes {
 		changed += t.Succeeded()
 	}
-	if made < least || made < perSecond*v.Span() {
-		return diagnose.NotThere("the API's documents were made again %.0f times", made)
+	often := max(made, float64(changed))
+	if often < least || often < perSecond*v.Span() {
+		return diagnose.NotThere("the API's documents were made again %.0f times, and definitions changed %d times", made, changed)
 	}
 	f := diagnose.Finding{
 		Component: diagnose.APIServer, Resource: "cpu", Sources: 1,
-		Cause:   fmt.Sprintf("definitions of kinds change %.2g times a second", made/v.Span()),
+		Cause:   fmt.Sprintf("definitions of kinds change %.2g times a second", often/v.Span()),
 		Summary: fmt.Sprintf("The API server makes its OpenAPI documents again and again (%.0f times in %.0f s), since CustomResourceDefinitions keep changing.", made, v.Span()),
 		Evidence: []diagnose.Evidence{
 			{Kind: "rate", Ref: own, Value: made / v.Span(), Unit: "1/s", Text: "regenerations a second"},
@@ -51,8 +55,17 @@ func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
 		Advice:    diagnose.Advice{Text: "Apply definitions in one go and only when they differ. The price: none but a comparison."},
 		RefutedBy: "a run without changes of definitions in which the API server uses as much CPU",
 	}
+	if made < least {
+		f.Summary = fmt.Sprintf("CustomResourceDefinitions keep changing, %.1f times a second: each change is stored, told to every watcher and makes the API server serve the kind anew.", float64(changed)/v.Span())
+		f.RefutedBy = "a run without changes of definitions that costs as much"
+	}
 	if changed > 0 {
 		f.Sources = 2
+		most := slices.MaxFunc(writes, func(a, b diagnose.Talk) int { return cmp.Compare(a.Succeeded(), b.Succeeded()) })
+		if !strings.HasPrefix(most.Agent, diagnose.APIServer) {
+			f.Component = "client:" + most.Agent
+			f.Summary = strings.TrimSuffix(f.Summary, ".") + "; " + most.Agent + " changes them."
+		}
 		f.Evidence = append(f.Evidence, diagnose.Evidence{Kind: "rate", Ref: "requests: customresourcedefinitions", Value: float64(changed) / v.Span(), Unit: "1/s", Text: "changes of definitions, by " + consumer.Agents(writes)})
 	}
 	consumer.Judge(v, &f, writes, "OpenAPI")
