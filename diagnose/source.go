@@ -53,6 +53,8 @@ var Metrics = []string{
 	"aggregator_openapi_v2_regeneration_count",
 	"aggregator_unavailable_apiservice",
 	"apiextensions_openapi_v2_regeneration_count",
+	"apiserver_admission_controller_admission_duration_seconds_count",
+	"apiserver_admission_controller_admission_duration_seconds_sum",
 	"apiserver_admission_webhook_admission_duration_seconds_count",
 	"apiserver_admission_webhook_admission_duration_seconds_sum",
 	"apiserver_authorization_webhook_duration_seconds_count",

@@ -49,14 +49,19 @@ type Trial struct {
 // the trial is called by.
 func Try(recording, experiment string, faults []record.Fault, d *diagnose.Diagnosis) (Trial, error) {
 	t := Trial{Recording: recording, Experiment: experiment, Faults: append([]record.Fault{}, faults...), Acted: true, Ranks: []int{}}
-	if len(d.Findings) > 0 {
-		f := d.Findings[0]
+	// What is there in healthy runs as well, and holds nobody up, is no wrong answer.
+	findings := slices.DeleteFunc(slices.Clone(d.Findings), func(f diagnose.Finding) bool {
+		return f.Class == diagnose.Waste && len(faults) > 0 && bound(experiment, f) &&
+			!slices.ContainsFunc(faults, func(made record.Fault) bool { x, err := Find(made.Name); return err == nil && x.named(f) })
+	})
+	if len(findings) > 0 {
+		f := findings[0]
 		t.First, t.Named, t.Grade = f.ID, placeOf(f), f.Grade
 	}
 	unexpected := func() []string {
 		var all []string
 		for _, f := range d.Findings {
-			if !slices.ContainsFunc(bounds[experiment], func(p Place) bool { return p.matches(f) }) {
+			if !bound(experiment, f) {
 				all = append(all, f.ID)
 			}
 		}
@@ -77,13 +82,18 @@ func Try(recording, experiment string, faults []record.Fault, d *diagnose.Diagno
 			t.Component = t.Component || i == 0 && len(t.Unexpected) == 0
 			continue
 		}
-		rank := slices.IndexFunc(d.Findings, f.named) + 1
+		rank := slices.IndexFunc(findings, f.named) + 1
 		t.Ranks = append(t.Ranks, rank)
-		if i == 0 && len(d.Findings) > 0 {
-			t.Component = slices.ContainsFunc(f.Right, func(p Place) bool { return p.Component == d.Findings[0].Component })
+		if i == 0 && len(findings) > 0 {
+			t.Component = slices.ContainsFunc(f.Right, func(p Place) bool { return p.Component == findings[0].Component })
 		}
 	}
 	return t, nil
+}
+
+// bound says whether a healthy run of an experiment may have a finding.
+func bound(experiment string, f diagnose.Finding) bool {
+	return slices.ContainsFunc(bounds[experiment], func(p Place) bool { return p.matches(f) })
 }
 
 func placeOf(f diagnose.Finding) Place { return Place{f.Component, f.Stage, f.Resource} }

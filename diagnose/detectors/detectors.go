@@ -39,6 +39,7 @@ import (
 	"github.com/kubedyno/kubedyno/diagnose/detectors/podsparked"
 	"github.com/kubedyno/kubedyno/diagnose/detectors/policies"
 	"github.com/kubedyno/kubedyno/diagnose/detectors/prebindwait"
+	"github.com/kubedyno/kubedyno/diagnose/detectors/quotaadmission"
 	"github.com/kubedyno/kubedyno/diagnose/detectors/relist"
 	"github.com/kubedyno/kubedyno/diagnose/detectors/schedulerlimit"
 	"github.com/kubedyno/kubedyno/diagnose/detectors/schedulingloop"
@@ -77,6 +78,7 @@ var All = []diagnose.Detector{
 	unusualwork.Detector,
 	costlywork.Detector,
 	createsrefused.Detector,
+	quotaadmission.Detector,
 	machinecpu.Detector,
 	componentcpu.Detector,
 	sharedquota.Detector,

@@ -28,7 +28,7 @@ read from etcd as well. Block allocators of network plugins (IPAM), counters in 
 **Evidence.** Of one client's updates and patches of a resource at least 10 % end in 409, at least one a second and 20 in all; they hit few objects (2 conflicts an object and more). The finding gives requests per
 write that succeeded, objects and users. etcd's own count of updates per write that succeeded is the second source: conflicts that clients see are not stored. It is waste; where the CPU that it burns is a fifth of a full one, it is the bottleneck.
 
-**Look-alikes.** Creates of what exists already (409 as well, but nothing is tried again: not counted); bindings of pods that were bound; locks of leader election, one for each object (lock-herd); two clients that
+**Look-alikes.** Creates of what exists already (409 as well, but nothing is tried again: not counted); bindings of pods that were bound; locks of leader election, one for each object (lock-herd); what the API server and a controller count against quotas (quota-admission); two clients that
 undo each other's work without conflict (tug-of-war); retries inside the API server, which no client sees (more than one update in etcd for each write).`,
 	Detect: detect,
 }
@@ -38,7 +38,7 @@ func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
 		return diagnose.NotAssessed("the requests: who conflicts with whom is in the audit log only")
 	}
 	changes := v.TalksOf(func(t *diagnose.Talk) bool {
-		return !t.Harness && (t.Verb == "update" || t.Verb == "patch") && t.Resource != "leases"
+		return !t.Harness && (t.Verb == "update" || t.Verb == "patch") && t.Resource != "leases" && t.Resource != "resourcequotas/status"
 	})
 	var found []diagnose.Finding
 	conflicts, all := 0, 0

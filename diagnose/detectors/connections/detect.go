@@ -1,7 +1,9 @@
 package connections
 
 import (
+	"cmp"
 	"fmt"
+	"math"
 
 	"github.com/kubedyno/kubedyno/diagnose"
 	"github.com/kubedyno/kubedyno/diagnose/detectors/internal/consumer"
@@ -29,7 +31,7 @@ var Detector = diagnose.Detector{
 	Doc: `A TLS handshake costs the API server more CPU than most requests. client-go keeps one connection for all requests of a process; scripts that run a tool for each call, clients that build a new configuration for each, or that switch keep-alive off, pay for a
 handshake each time.
 
-**Evidence.** The machine accepts at least 10 connections a second throughout a load of 10 s and more, three times what it did at rest, and handshakes take 5 % of the API server's CPU in its profile; without a profile, the machine's connections come as often as one client's requests (from
+**Evidence.** The machine accepts at least 10 connections a second throughout a load of 10 s and more, three times what it did at rest or as often then, and handshakes take 5 % of the API server's CPU in its profile; without a profile, the machine's connections come as often as one client's requests (from
 half to twice), which also names it.
 
 **Look-alikes.** Simulated nodes that start (a connection each, before the load); a full machine (no handshakes in the profile); watches that end and begin again (one connection carries them all).`,
@@ -62,10 +64,15 @@ func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
 	if x, has := v.Connections(v.Rest); has && v.Rest.Seconds() > 0 {
 		rest = x / v.Rest.Seconds()
 	}
-	if ok && (rate < perSecond || rate < excess*rest) {
+	burning := profiled && work.Share >= burnt
+	if ok && (rate < perSecond || rate < excess*rest && !burning) {
 		return diagnose.NotThere("the machine accepted %.1f connections a second, %.1f at rest", rate, rest)
 	}
-	who := caller(v, rate-rest)
+	more := rate - rest
+	if rate < excess*rest { // whose connections they are was there before the load
+		more = rate
+	}
+	who := caller(v, more)
 	switch {
 	case profiled && work.Share < burnt:
 		return diagnose.NotThere("the machine accepted %.0f connections a second, and handshakes took %.1f %% of the API server's CPU", rate, 100*work.Share)
@@ -105,7 +112,7 @@ func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
 	return diagnose.Found(f)
 }
 
-// caller is the client whose requests come as often as connections do.
+// caller is the client whose requests come nearest to as often as connections do.
 func caller(v *diagnose.View, rate float64) []diagnose.Talk {
 	by := map[string][]diagnose.Talk{}
 	for _, t := range v.TalksOf(func(t *diagnose.Talk) bool { return !t.Harness && !t.Long }) {
@@ -117,7 +124,10 @@ func caller(v *diagnose.View, rate float64) []diagnose.Talk {
 		if x < rate/alike || x > rate*alike {
 			continue
 		}
-		if best == nil || x > requests(v, best) || x == requests(v, best) && talks[0].Agent < best[0].Agent {
+		nearer := best != nil && cmp.Or(
+			cmp.Compare(math.Abs(math.Log(x/rate)), math.Abs(math.Log(requests(v, best)/rate))),
+			cmp.Compare(talks[0].Agent, best[0].Agent)) < 0
+		if best == nil || nearer {
 			best = talks
 		}
 	}

@@ -31,7 +31,7 @@ var Detector = diagnose.Detector{
 	Doc: `Every write, and every read that is not served from the watch cache, is a round trip to etcd. A pod makes about ten of them one after the other, so that milliseconds between the two add up.
 
 **Evidence.** The API server's clock and etcd's own disagree: a get takes it at least 3 ms on average (etcd_request_duration_seconds), and at least three times as long as etcd needs to apply a request
-(etcd_server_apply_duration_seconds). A way is as long for each request, while queues, syncs and full CPUs let some pass: less than 2 % of the reads take less than 5 ms (healthy runs on a full machine had 12 % there, a starved etcd 11 %, an etcd 30 ms away none of 2,600).
+(etcd_server_apply_duration_seconds). A way is as long for each request, while queues, syncs and full CPUs let some pass: less than 2 % of the reads since the API server started take less than 5 ms (healthy runs on a full machine had 12 % there, a starved etcd 11 %, an etcd 30 ms away none of 2,600).
 Where the histogram's buckets were not recorded, a read must take as long at rest, longer than etcd needs to sync its log, and neither the machine nor a quota may be full.
 
 **Risk.** Where nobody suffered (yet), the distance is named as a risk.
@@ -55,7 +55,7 @@ func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
 	if get < own*apply {
 		return diagnose.NotThere("a read of etcd takes the API server %.1f ms, but etcd needs %.1f ms to apply a request itself", 1000*get, 1000*apply)
 	}
-	asLong, not := floor(v, get, n)
+	asLong, not := floor(v, get)
 	if not != nil && not.Missing != "" {
 		asLong, not = rest(v, get)
 	}
@@ -97,17 +97,15 @@ func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
 
 // floor says whether no read is quick, and so that the way is long; the outcome is
 // not nil where that is not so or cannot be told.
-func floor(v *diagnose.View, get, n float64) (e diagnose.Evidence, o *diagnose.Outcome) {
-	by, ok := v.IncreaseBy(diagnose.APIServer, metric+"_bucket", "le", diagnose.Labels{"operation": "get"})
-	if !ok || len(by) == 0 {
+func floor(v *diagnose.View, get float64) (e diagnose.Evidence, o *diagnose.Outcome) {
+	// Since the API server started: a machine that is full for the whole of a short
+	// load lets none pass, but it was not full all the time.
+	lowest, ok := v.Gauge(diagnose.APIServer, metric+"_bucket", diagnose.Labels{"operation": "get", "le": quick}, v.Load)
+	count, okCount := v.Gauge(diagnose.APIServer, metric+"_count", diagnose.Labels{"operation": "get"}, v.Load)
+	if !ok || !okCount {
 		return e, missing("%s_bucket of kube-apiserver", metric)
 	}
-	under := 0.0
-	for _, b := range by {
-		if b.Label == quick {
-			under = b.Value
-		}
-	}
+	under, n := lowest.Last, count.Last
 	switch {
 	case n < fewest:
 		return e, missing("more reads of etcd than %.0f", n)
@@ -115,7 +113,7 @@ func floor(v *diagnose.View, get, n float64) (e diagnose.Evidence, o *diagnose.O
 		o := diagnose.NotThere("a read of etcd takes the API server %.1f ms, but %.0f %% of them take less than 5 ms: what makes them wait lets some pass, as no long way does", 1000*get, 100*under/n)
 		return e, &o
 	}
-	return diagnose.Evidence{Kind: "wait", Ref: metric + `_bucket{component="kube-apiserver",operation="get",le="` + quick + `"}`, Value: under / n, Unit: "1", Text: fmt.Sprintf("%.0f of %.0f gets took less than 5 ms: queues would let some pass", under, n)}, nil
+	return diagnose.Evidence{Kind: "wait", Ref: metric + `_bucket{component="kube-apiserver",operation="get",le="` + quick + `"}`, Value: under / n, Unit: "1", Text: fmt.Sprintf("%.0f of all %.0f gets since it started took less than 5 ms: queues would let some pass", under, n)}, nil
 }
 
 // rest says whether reads take as long before the load, for recordings that have

@@ -1,0 +1,3 @@
+// Package quotaadmission finds pods that wait at their creation until they are
+// counted against resource quotas.
+package quotaadmission
