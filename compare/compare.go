@@ -3,9 +3,11 @@ package compare
 import (
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"sort"
 	"strings"
+	"time"
 
 	"github.com/kubedyno/kubedyno/diagnose"
 	"github.com/kubedyno/kubedyno/record"
@@ -13,15 +15,50 @@ import (
 )
 
 // Schema is the version of the JSON form of Comparison.
-const Schema = 1
+const Schema = 2
 
 // ErrNothing is returned for a side without recordings.
 var ErrNothing = errors.New("nothing to compare")
 
-const (
-	level = 0.95 // of intervals
-	alpha = 0.05 // of tests
-)
+// level is that of the intervals of medians.
+const level = 0.95
+
+// rowsShare of a report's alpha is for its indicators, the rest for functions.
+// Shares of CPU vary far less from run to run than what a user feels, so that
+// they show changes that no indicator does; they must not cost indicators much.
+const rowsShare = 0.6
+
+// Options say how sides are compared. The zero value works.
+type Options struct {
+	// Alpha is the chance of any false difference in the whole report; 0: 0.05.
+	// Who looks again after each pair of runs gives the level of the look (see
+	// stat.Looks).
+	Alpha float64
+	// Noise are runs without a difference between them. What they vary by is no
+	// difference.
+	Noise []diagnose.Source
+	// Wanted is the relative difference of which it is said how many runs would
+	// find it; 0: 0.05.
+	Wanted float64
+	Seed   uint64 // of permutations, where they are drawn
+	// Details compares functions, requests, logs and the checklist of resources,
+	// too. They are of recordings only.
+	Details bool
+	// Detectors are asked whether a run is valid: that the load generator was
+	// the limit is what one finds.
+	Detectors []diagnose.Detector
+	Phase     string // of the functions; empty: the whole run
+}
+
+func (o Options) filled() Options {
+	if o.Alpha == 0 {
+		o.Alpha = 0.05
+	}
+	if o.Wanted == 0 {
+		o.Wanted = 0.05
+	}
+	return o
+}
 
 // Comparison is a baseline against a candidate.
 type Comparison struct {
@@ -32,8 +69,22 @@ type Comparison struct {
 	Interval bool   `json:"interval"`
 	Note     string `json:"note,omitempty"` // why there is no interval
 	// Changed are the settings that differ, as component.args.flag: old → new.
-	Changed  []Change `json:"changed"`
+	Changed []Change `json:"changed"`
+	// Alpha is the chance of any false difference in the report where there is
+	// none at all. RowsAlpha of it is for the rows, all together; the rest is for
+	// functions.
+	Alpha     float64 `json:"alpha"`
+	RowsAlpha float64 `json:"rowsAlpha"`
+	// Permutations is how many ways of dividing the runs the tests rest on;
+	// Exhaustive: all there are.
+	Permutations int  `json:"permutations,omitempty"`
+	Exhaustive   bool `json:"exhaustive,omitempty"`
+	// NoiseRuns is how many runs without a difference were given.
+	NoiseRuns int `json:"noiseRuns,omitempty"`
+	// Wanted is the relative difference that Row.Needed speaks of.
+	Wanted   float64  `json:"wanted"`
 	Rows     []Row    `json:"rows"`
+	Details  []Detail `json:"details,omitempty"`
 	Warnings []string `json:"warnings"`
 }
 
@@ -51,6 +102,10 @@ type RunInfo struct {
 	Version  string   `json:"version,omitempty"`
 	Settings []string `json:"settings,omitempty"`
 	Pods     int      `json:"pods"` // that ran
+	// Started orders the runs of both sides.
+	Started time.Time `json:"started,omitzero"`
+	Machine string    `json:"machine,omitempty"`
+	Invalid []string  `json:"invalid,omitempty"`
 }
 
 // Change is a flag or quota that differs between the sides.
@@ -83,6 +138,8 @@ const (
 	Same    Verdict = "~"        // no difference that the runs can show
 	Unsure  Verdict = "one run"  // no interval: one run each
 	NoValue Verdict = "no value" // not measured on a side
+	// Negligible rows are less than a hundredth of their table, and not tested.
+	Negligible Verdict = "negligible"
 )
 
 // Row is one indicator.
@@ -95,11 +152,40 @@ type Row struct {
 	Neutral   bool     `json:"neutral,omitempty"` // neither direction is better
 	Baseline  Estimate `json:"baseline"`
 	Candidate Estimate `json:"candidate"`
-	// Ratio is candidate over baseline; null where either is missing or the
-	// baseline is 0.
-	Ratio   *float64         `json:"ratio"`
-	Test    *stat.Comparison `json:"test"` // null with fewer than 2 runs on a side
-	Verdict Verdict          `json:"verdict"`
+	// Ratio is candidate over baseline: of the geometric means of several runs,
+	// or of one run each. Null where a side is missing or has a value that is
+	// not above 0.
+	Ratio *float64 `json:"ratio"`
+	// RatioInterval holds together with the intervals of all other rows, with a
+	// chance of 1 − RowsAlpha; null where the runs carry none.
+	RatioInterval *stat.Interval `json:"ratioInterval,omitempty"`
+	// Difference, in Unit, is of the means, where there is no ratio of several
+	// runs.
+	Difference         *float64       `json:"difference,omitempty"`
+	DifferenceInterval *stat.Interval `json:"differenceInterval,omitempty"`
+	Test               *Test          `json:"test"` // null with fewer than 2 runs on a side
+	Verdict            Verdict        `json:"verdict"`
+	// Detectable is the least effect that runs like these show as a difference in
+	// 19 of 20 series: relative, or in Unit where the row has no ratio.
+	Detectable *float64 `json:"detectable,omitempty"`
+	// Noise is up to where, in 95 of 100 series, runs without a difference come:
+	// relative, or in Unit.
+	Noise *float64 `json:"noise,omitempty"`
+	// WithinNoise says that the test found what Noise explains.
+	WithinNoise bool `json:"withinNoise,omitempty"`
+	// Needed is how many runs a side find the wanted relative difference in 19 of
+	// 20 series; null where no number does that anybody would run.
+	Needed *int `json:"needed,omitempty"`
+}
+
+// Test is the test of one row.
+type Test struct {
+	P        float64 `json:"p"`        // of this row alone
+	Adjusted float64 `json:"adjusted"` // over all rows of the report
+	N1       int     `json:"n1"`
+	N2       int     `json:"n2"`
+	// Effect is the difference in standard deviations of a run (Hedges' g).
+	Effect float64 `json:"effect"`
 }
 
 // Estimate is an indicator over a side's runs.
@@ -110,12 +196,19 @@ type Estimate struct {
 	Samples  int            `json:"samples"`  // pods, over all runs
 	Values   []float64      `json:"values"`   // one a run
 	Reason   string         `json:"reason,omitempty"`
+
+	byRun []float64 // NaN where a run has none
 }
 
 // Recordings compares two sides. An error means that a recording could not be
 // read.
-func Recordings(baseline, candidate []*record.Recording) (Comparison, error) {
-	return Sources(sources(baseline), sources(candidate))
+func Recordings(baseline, candidate []*record.Recording, o Options) (Comparison, error) {
+	c, err := Sources(sources(baseline), sources(candidate), o)
+	if err != nil || !o.Details {
+		return c, err
+	}
+	c.Details, err = details(baseline, candidate, c, o.filled())
+	return c, err
 }
 
 func sources(rs []*record.Recording) []diagnose.Source {
@@ -127,7 +220,8 @@ func sources(rs []*record.Recording) []diagnose.Source {
 }
 
 // Sources is Recordings for anything that reads like a recording.
-func Sources(baseline, candidate []diagnose.Source) (Comparison, error) {
+func Sources(baseline, candidate []diagnose.Source, o Options) (Comparison, error) {
+	o = o.filled()
 	if len(baseline) == 0 || len(candidate) == 0 {
 		return Comparison{}, fmt.Errorf("%w: %d baseline and %d candidate recordings", ErrNothing, len(baseline), len(candidate))
 	}
@@ -139,20 +233,37 @@ func Sources(baseline, candidate []diagnose.Source) (Comparison, error) {
 	if err != nil {
 		return Comparison{}, err
 	}
+	noise, err := views(o.Noise)
+	if err != nil {
+		return Comparison{}, err
+	}
+	invalid, err := invalidRuns(slices.Concat(base, cand, noise), slices.Concat(baseline, candidate, o.Noise), o.Detectors)
+	if err != nil {
+		return Comparison{}, err
+	}
 	c := Comparison{
-		Schema: Schema, Baseline: side(base), Candidate: side(cand),
+		Schema: Schema, Baseline: side(base, invalid), Candidate: side(cand, invalid),
 		Interval: len(base) > 1 && len(cand) > 1,
-		Changed:  changes(base[0], cand[0]),
-		Rows:     []Row{}, Warnings: warnings(base, cand),
+		Alpha:    o.Alpha, RowsAlpha: o.Alpha * rowsShare, Wanted: o.Wanted, NoiseRuns: len(noise),
+		Changed: changes(base[0], cand[0]),
+		Rows:    []Row{}, Warnings: warnings(base, cand, noise, invalid),
 	}
 	if !c.Interval {
 		c.Note = "one run each: no interval; the ratios are what these runs showed, not what a change does"
-	}
-	for _, i := range indicators(slices.Concat(base, cand)) {
-		if r, ok := i.row(base, cand); ok {
-			c.Rows = append(c.Rows, r)
+		if len(base)+len(cand) > 2 {
+			c.Note = "one run on a side: no interval; the ratios are what these runs showed, not what a change does"
 		}
 	}
+	var floor []Estimate
+	for _, i := range indicators(slices.Concat(base, cand)) {
+		r := Row{ID: i.id, Group: i.group, Name: i.name, Unit: i.unit, Lower: i.lower, Neutral: i.neutral, Baseline: i.estimate(base), Candidate: i.estimate(cand)}
+		if r.Baseline.Value == nil && r.Candidate.Value == nil {
+			continue
+		}
+		c.Rows = append(c.Rows, r)
+		floor = append(floor, i.estimate(noise))
+	}
+	c.judge(floor, o)
 	return c, nil
 }
 
@@ -168,11 +279,28 @@ func views(ss []diagnose.Source) ([]*diagnose.View, error) {
 	return vs, nil
 }
 
-func side(vs []*diagnose.View) Side {
+// invalidRuns says of each run why its numbers must not be used, if so.
+func invalidRuns(vs []*diagnose.View, ss []diagnose.Source, detectors []diagnose.Detector) (map[*diagnose.View][]string, error) {
+	why := map[*diagnose.View][]string{}
+	for i, v := range vs {
+		if len(detectors) == 0 {
+			why[v] = v.Invalid()
+			continue
+		}
+		d, err := diagnose.Run(ss[i], detectors)
+		if err != nil {
+			return nil, fmt.Errorf("recording %s: %w", v.Meta.ID, err)
+		}
+		why[v] = d.InvalidReasons
+	}
+	return why, nil
+}
+
+func side(vs []*diagnose.View, invalid map[*diagnose.View][]string) Side {
 	var s Side
 	for _, v := range vs {
 		m := v.Meta
-		s.Runs = append(s.Runs, RunInfo{ID: m.ID, Name: m.Name, Status: string(m.Status), Profile: m.Cluster.Profile, Version: m.Cluster.Version, Settings: m.Settings, Pods: v.Arrived()})
+		s.Runs = append(s.Runs, RunInfo{ID: m.ID, Name: m.Name, Status: string(m.Status), Profile: m.Cluster.Profile, Version: m.Cluster.Version, Settings: m.Settings, Pods: v.Arrived(), Started: m.Started, Machine: fingerprint(m.Machine), Invalid: invalid[v]})
 	}
 	return s
 }
@@ -209,10 +337,10 @@ func indicators(all []*diagnose.View) []indicator {
 			}}
 	}
 	is := []indicator{
-		latency("intent.last", "intent latency, last pod", func(v *diagnose.View) (diagnose.LatencyOf, *float64) {
+		latency("intent.last", "intent latency, last", func(v *diagnose.View) (diagnose.LatencyOf, *float64) {
 			return v.Latencies.Intent, v.Latencies.Intent.Max
 		}),
-		latency("intent.p50", "intent latency, median pod", func(v *diagnose.View) (diagnose.LatencyOf, *float64) {
+		latency("intent.p50", "intent latency, p50", func(v *diagnose.View) (diagnose.LatencyOf, *float64) {
 			return v.Latencies.Intent, v.Latencies.Intent.P50
 		}),
 		latency("startup.p50", "pod startup p50", func(v *diagnose.View) (diagnose.LatencyOf, *float64) {
@@ -299,49 +427,18 @@ func indicators(all []*diagnose.View) []indicator {
 	return is
 }
 
-// row compares one indicator. ok is false where neither side has it.
-func (i indicator) row(base, cand []*diagnose.View) (Row, bool) {
-	r := Row{ID: i.id, Group: i.group, Name: i.name, Unit: i.unit, Lower: i.lower, Neutral: i.neutral,
-		Baseline: i.estimate(base), Candidate: i.estimate(cand)}
-	if r.Baseline.Value == nil && r.Candidate.Value == nil {
-		return r, false
-	}
-	if r.Baseline.Value == nil || r.Candidate.Value == nil {
-		r.Verdict = NoValue
-		return r, true
-	}
-	b, c := *r.Baseline.Value, *r.Candidate.Value
-	if b != 0 {
-		ratio := c / b
-		r.Ratio = &ratio
-	}
-	t, ok := stat.Compare(r.Baseline.Values, r.Candidate.Values, alpha)
-	switch {
-	case !ok:
-		r.Verdict = Unsure
-	case !t.Differ || b == c:
-		r.Test, r.Verdict = &t, Same
-	case i.neutral:
-		r.Test, r.Verdict = &t, Differs
-	case (c < b) == i.lower:
-		r.Test, r.Verdict = &t, Better
-	default:
-		r.Test, r.Verdict = &t, Worse
-	}
-	return r, true
-}
-
 func (i indicator) estimate(vs []*diagnose.View) Estimate {
 	e := Estimate{Values: []float64{}}
 	for _, v := range vs {
 		x, n, ok := i.of(v)
 		if !ok {
+			e.byRun = append(e.byRun, math.NaN())
 			if e.Reason == "" {
 				e.Reason = i.why(v)
 			}
 			continue
 		}
-		e.Values = append(e.Values, x)
+		e.Values, e.byRun = append(e.Values, x), append(e.byRun, x)
 		e.N++
 		e.Samples += n
 	}
@@ -390,6 +487,11 @@ func settings(m record.Meta) map[string]string {
 	if m.Cluster.Profile != "" {
 		s["profile"] = m.Cluster.Profile
 	}
+	for _, set := range m.Settings { // the values of others are among the arguments
+		if name, value, ok := strings.Cut(set, "="); ok && strings.Contains(name, ".env.") {
+			s[name] = value
+		}
+	}
 	for _, c := range m.Cluster.Components {
 		if c.CPU > 0 {
 			s[c.Name+".cpu"] = fmt.Sprintf("%g", c.CPU)
@@ -409,7 +511,7 @@ func settings(m record.Meta) map[string]string {
 }
 
 // warnings say what makes the sides less comparable.
-func warnings(base, cand []*diagnose.View) []string {
+func warnings(base, cand, noise []*diagnose.View, invalid map[*diagnose.View][]string) []string {
 	ws := []string{}
 	add := func(w string) {
 		if !slices.Contains(ws, w) {
@@ -417,10 +519,10 @@ func warnings(base, cand []*diagnose.View) []string {
 		}
 	}
 	first := base[0].Meta
-	for _, v := range slices.Concat(base, cand) {
+	for _, v := range slices.Concat(base, cand, noise) {
 		m := v.Meta
-		if m.Status != record.StatusComplete || len(m.Invalid) > 0 {
-			add(fmt.Sprintf("%s is not valid: it is %s", m.ID, strings.Join(append([]string{string(m.Status)}, m.Invalid...), "; ")))
+		if why := invalid[v]; len(why) > 0 {
+			add(fmt.Sprintf("%s is not valid: %s", m.ID, strings.Join(why, "; ")))
 		}
 		if m.Name != first.Name {
 			add(fmt.Sprintf("different experiments: %s and %s", first.Name, m.Name))
@@ -438,12 +540,28 @@ func warnings(base, cand []*diagnose.View) []string {
 			add(fmt.Sprintf("%s: only %d of %d pods ran", m.ID, v.Arrived(), v.Counts.Expected))
 		}
 	}
-	if n, m := len(base), len(cand); n > 1 && m > 1 {
-		if c, _ := stat.Compare(make([]float64, n), make([]float64, m), alpha); len(c.Warnings) > 0 {
-			add(c.Warnings[0] + ": every row will be ~")
+	if n, m := len(base), len(cand); n+m >= 4 {
+		first, second := "baseline", "candidate"
+		lastBase, firstCand := latest(base), earliest(cand)
+		lastCand, firstBase := latest(cand), earliest(base)
+		switch {
+		case lastBase.Before(firstCand):
+		case lastCand.Before(firstBase):
+			first, second = second, first
+		default:
+			return ws
 		}
+		add(fmt.Sprintf("the sides were not interleaved: every %s run came before every %s run, so that a change of the machine in between looks like a difference", first, second))
 	}
 	return ws
+}
+
+func latest(vs []*diagnose.View) time.Time {
+	return slices.MaxFunc(vs, func(a, b *diagnose.View) int { return a.Meta.Started.Compare(b.Meta.Started) }).Meta.Started
+}
+
+func earliest(vs []*diagnose.View) time.Time {
+	return slices.MinFunc(vs, func(a, b *diagnose.View) int { return a.Meta.Started.Compare(b.Meta.Started) }).Meta.Started
 }
 
 func machine(m record.Machine) string {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 	"testing"
 
@@ -38,7 +39,7 @@ func row(t *testing.T, c compare.Comparison, id string) compare.Row {
 }
 
 func TestOneRunEach(t *testing.T) {
-	c, err := compare.Sources(runs(t, "pods 600 deployment", 1), runs(t, "pods 600 deployment; controller 40/s burst 60", 1))
+	c, err := compare.Sources(runs(t, "pods 600 deployment", 1), runs(t, "pods 600 deployment; controller 40/s burst 60", 1), compare.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -65,7 +66,7 @@ func TestManyRuns(t *testing.T) {
 	seeds := []int{1, 2, 3, 4, 5, 6, 7}
 	a := runs(t, "pods 300 deployment", seeds...)
 	b := runs(t, "pods 300 deployment; controller 40/s burst 60", seeds...)
-	c, err := compare.Sources(a, b)
+	c, err := compare.Sources(a, b, compare.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -75,7 +76,7 @@ func TestManyRuns(t *testing.T) {
 	if r := row(t, c, "stage.controller"); r.Verdict != compare.Better {
 		t.Errorf("stage controller: %+v", r)
 	}
-	same, err := compare.Sources(a, runs(t, "pods 300 deployment", 11, 12, 13, 14, 15, 16, 17))
+	same, err := compare.Sources(a, runs(t, "pods 300 deployment", 11, 12, 13, 14, 15, 16, 17), compare.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -85,17 +86,17 @@ func TestManyRuns(t *testing.T) {
 }
 
 func TestTooFewRunsAreSaid(t *testing.T) {
-	c, err := compare.Sources(runs(t, "pods 200 deployment", 1, 2, 3), runs(t, "pods 200 deployment", 4, 5, 6))
+	c, err := compare.Sources(runs(t, "pods 200 deployment", 1, 2, 3), runs(t, "pods 200 deployment", 4, 5, 6), compare.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !strings.Contains(strings.Join(c.Warnings, "\n"), "can never reach") {
+	if !strings.Contains(strings.Join(c.Warnings, "\n"), "too few for any difference") {
 		t.Errorf("warnings %q", c.Warnings)
 	}
 }
 
 func TestMissingIsNotZero(t *testing.T) {
-	c, err := compare.Sources(runs(t, "pods 200 deployment", 1), runs(t, "pods 200 deployment; no processes; no audit", 1))
+	c, err := compare.Sources(runs(t, "pods 200 deployment", 1), runs(t, "pods 200 deployment; no processes; no audit", 1), compare.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -108,7 +109,7 @@ func TestMissingIsNotZero(t *testing.T) {
 }
 
 func TestWarnings(t *testing.T) {
-	c, err := compare.Sources(runs(t, "pods 200 deployment; cores 2", 1), runs(t, "pods 300 deployment; cores 4; status interrupted", 1))
+	c, err := compare.Sources(runs(t, "pods 200 deployment; cores 2", 1), runs(t, "pods 300 deployment; cores 4; status interrupted", 1), compare.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -118,13 +119,13 @@ func TestWarnings(t *testing.T) {
 			t.Errorf("no %q in %q", want, all)
 		}
 	}
-	if _, err := compare.Sources(nil, nil); !errors.Is(err, compare.ErrNothing) {
+	if _, err := compare.Sources(nil, nil, compare.Options{}); !errors.Is(err, compare.ErrNothing) {
 		t.Errorf("nothing: %v", err)
 	}
 }
 
 func TestJSONHasNoNulls(t *testing.T) {
-	c, err := compare.Sources(runs(t, "pods 200 deployment", 1), runs(t, "pods 200 deployment", 2))
+	c, err := compare.Sources(runs(t, "pods 200 deployment", 1), runs(t, "pods 200 deployment", 2), compare.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -135,6 +136,69 @@ func TestJSONHasNoNulls(t *testing.T) {
 	for _, list := range []string{`"rows":null`, `"warnings":null`, `"changed":null`, `"values":null`} {
 		if strings.Contains(string(data), list) {
 			t.Errorf("%s", list)
+		}
+	}
+}
+
+// Runs of other machines are never in one series, and what changed stands at
+// the step.
+func TestHistory(t *testing.T) {
+	var all []diagnose.Source
+	for i := range 16 {
+		words := "pods 200 deployment"
+		if i >= 8 {
+			words += "; controller 40/s burst 60"
+		}
+		all = append(all, runs(t, words, i+1)...)
+	}
+	all = append(all, runs(t, "pods 200 deployment; cores 4", 1)...)
+	all = append(all, runs(t, "pods 200 deployment; status interrupted", 1)...)
+	h, err := compare.HistoryOf(all, compare.HistoryOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(h.LeftOut) != 1 || !strings.Contains(h.LeftOut[0], "interrupted") {
+		t.Errorf("left out %q", h.LeftOut)
+	}
+	machines := map[string]int{}
+	for _, s := range h.Series {
+		if s.Indicator != "throughput" {
+			continue
+		}
+		machines[s.Machine] = len(s.Points)
+		if len(s.Points) != 16 {
+			continue
+		}
+		if len(s.Steps) != 1 || s.Steps[0].At != 8 || s.Steps[0].Verdict != compare.Better || len(s.Steps[0].Changed) != 2 {
+			t.Errorf("steps %+v", s.Steps)
+		}
+	}
+	if len(machines) != 2 {
+		t.Errorf("series of machines %v, want two", machines)
+	}
+}
+
+// What runs without a difference vary by is no difference, however sure the
+// test is.
+func TestNoise(t *testing.T) {
+	a, b := runs(t, "pods 300 deployment", 1, 2, 3, 4, 5, 6), runs(t, "pods 300 deployment; controller 40/s burst 60", 1, 2, 3, 4, 5, 6)
+	for _, tt := range []struct {
+		noise  []diagnose.Source
+		within bool
+	}{
+		{runs(t, "pods 300 deployment", 21, 22, 23, 24, 25, 26), false},
+		{slices.Concat(runs(t, "pods 300 deployment", 21, 22, 23), runs(t, "pods 300 deployment; controller 60/s burst 80", 21, 22, 23)), true},
+	} {
+		c, err := compare.Sources(a, b, compare.Options{Noise: tt.noise})
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := row(t, c, "throughput")
+		if c.NoiseRuns != 6 || r.Noise == nil || r.WithinNoise != tt.within || (r.Verdict == compare.Same) != tt.within {
+			t.Errorf("within the noise %v, want %v: %+v", r.WithinNoise, tt.within, r)
+		}
+		if *r.Detectable < *r.Noise {
+			t.Errorf("%v is said to be detectable, below the noise of %v", *r.Detectable, *r.Noise)
 		}
 	}
 }

@@ -52,7 +52,7 @@ func Run(src Source, detectors []Detector) (*Diagnosis, error) {
 	if err != nil {
 		return nil, err
 	}
-	invalid := v.invalid() // may add to v.Warnings
+	invalid := v.Invalid() // may add to v.Warnings
 	d := &Diagnosis{
 		Schema: Schema, Run: v.Meta.ID, Name: v.Meta.Name,
 		InvalidReasons: invalid, Harness: v.Harness, Stages: v.Stages,
@@ -258,8 +258,8 @@ func grade(v *View, kept []Finding, i int) Grade {
 	return Possible
 }
 
-// invalid lists why the run's numbers must not be used.
-func (v *View) invalid() []string {
+// Invalid lists why the run's numbers must not be used.
+func (v *View) Invalid() []string {
 	var why []string
 	m := v.Meta
 	switch m.Status {

@@ -20,7 +20,7 @@ import (
 
 // Names inside a recording.
 const (
-	metaFile       = "recording.json"
+	MetaFile       = "recording.json"
 	experimentFile = "experiment.yaml"
 	metricsDir     = "metrics"
 	profilesDir    = "profiles"
@@ -313,7 +313,7 @@ func writeMeta(dir string, m Meta) error {
 	if err != nil {
 		return err
 	}
-	if err := writeFile(filepath.Join(dir, metaFile), append(data, '\n')); err != nil {
+	if err := writeFile(filepath.Join(dir, MetaFile), append(data, '\n')); err != nil {
 		return err
 	}
 	syncDir(dir)
@@ -330,10 +330,10 @@ func readMeta(dir string) (Meta, error) {
 	if !info.IsDir() {
 		return Meta{}, fmt.Errorf("%s is not a recording: it is a file, and a recording is a folder", dir)
 	}
-	path := filepath.Join(dir, metaFile)
+	path := filepath.Join(dir, MetaFile)
 	data, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return Meta{}, fmt.Errorf("%s is not a recording: it has no %s", dir, metaFile)
+		return Meta{}, fmt.Errorf("%s is not a recording: it has no %s", dir, MetaFile)
 	} else if err != nil {
 		return Meta{}, fmt.Errorf("open recording: %w", err)
 	}
@@ -346,7 +346,7 @@ func readMeta(dir string) (Meta, error) {
 	}
 	switch {
 	case version.Schema == nil || *version.Schema < 1:
-		return Meta{}, fmt.Errorf("%s is not a recording: %s has no schema", dir, metaFile)
+		return Meta{}, fmt.Errorf("%s is not a recording: %s has no schema", dir, MetaFile)
 	case *version.Schema > Schema:
 		return Meta{}, fmt.Errorf("%s was written by a newer kubedyno: it has schema %d, and this one reads up to %d; update kubedyno",
 			dir, *version.Schema, Schema)

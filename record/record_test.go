@@ -446,7 +446,7 @@ func TestLateObservationsAreRefused(t *testing.T) {
 func TestMetaGolden(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "r")
 	w := create(t, dir, fullMeta())
-	got, err := os.ReadFile(filepath.Join(dir, metaFile))
+	got, err := os.ReadFile(filepath.Join(dir, MetaFile))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -334,7 +334,7 @@ func TestNotARecording(t *testing.T) {
 		path := c.path
 		if path == "" {
 			path = t.TempDir()
-			mustWrite(t, filepath.Join(path, metaFile), c.meta)
+			mustWrite(t, filepath.Join(path, MetaFile), c.meta)
 		}
 		if _, err := Open(path); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: got %v; want %s", c.name, err, c.want)

@@ -92,7 +92,7 @@ func Create(dir string, meta Meta) (_ *Writer, err error) {
 		if w.profiles != nil {
 			_, _ = w.profiles.Close()
 		}
-		for _, name := range []string{metaFile, liveDir, metricsDir, profilesDir, logsDir} { // it was empty
+		for _, name := range []string{MetaFile, liveDir, metricsDir, profilesDir, logsDir} { // it was empty
 			_ = os.RemoveAll(filepath.Join(dir, name))
 		}
 		if made {
@@ -191,7 +191,7 @@ func (w *Writer) Update(change func(*Meta)) error {
 // saveMeta needs metaMu.
 func (w *Writer) saveMeta() error {
 	w.metaDirty = false
-	return w.keep(metaFile, writeMeta(w.dir, w.meta))
+	return w.keep(MetaFile, writeMeta(w.dir, w.meta))
 }
 
 // Gap notes something that was not observed. The same gap is noted once.
@@ -590,7 +590,7 @@ func seal(dir string, m *Meta) error {
 		}
 	}
 	if err := writeMeta(dir, *m); err != nil {
-		return fmt.Errorf("finish %s: %w", metaFile, err)
+		return fmt.Errorf("finish %s: %w", MetaFile, err)
 	}
 	tidy(dir)
 	return nil

@@ -68,7 +68,7 @@ func TestRender(t *testing.T) {
 }
 
 func TestComparisonText(t *testing.T) {
-	c, err := compare.Recordings([]*record.Recording{recorded(t, 0)}, []*record.Recording{recorded(t, 1)})
+	c, err := compare.Recordings([]*record.Recording{recorded(t, 0)}, []*record.Recording{recorded(t, 1)}, compare.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -86,7 +86,7 @@ func TestComparisonText(t *testing.T) {
 	for range 6 {
 		repeated = append(repeated, recorded(t, 2))
 	}
-	if c, err = compare.Recordings(repeated, repeated); err != nil {
+	if c, err = compare.Recordings(repeated, repeated, compare.Options{}); err != nil {
 		t.Fatal(err)
 	}
 	b.Reset()

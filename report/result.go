@@ -18,6 +18,8 @@ type Result struct {
 const (
 	JUnit   = "junit"   // for CI: objectives and validity as test cases
 	GoBench = "gobench" // for benchstat
+
+	PerfDash = "perfdash" // PerfData of Kubernetes' performance tests, one run
 )
 
 // WriteResults writes results in one of the formats, in the order given.
@@ -33,6 +35,8 @@ func WriteResults(w io.Writer, format string, results ...Result) error {
 		return writeJUnit(w, clean)
 	case GoBench:
 		return writeGoBench(w, clean)
+	case PerfDash:
+		return writePerfData(w, clean)
 	}
 	return fmt.Errorf("no format of results is called %q", format)
 }

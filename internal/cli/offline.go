@@ -12,7 +12,6 @@ import (
 
 	"github.com/kubedyno/kubedyno/compare"
 	"github.com/kubedyno/kubedyno/diagnose"
-	"github.com/kubedyno/kubedyno/record"
 	"github.com/kubedyno/kubedyno/report"
 )
 
@@ -58,49 +57,8 @@ Exit codes: 0 nothing held the run back, or all of a resource was used;
 			}
 		},
 	}
-	cmd.Flags().StringVarP(&format, "output", "o", "text", "findings as text or json; objectives as junit, numbers as gobench")
+	cmd.Flags().StringVarP(&format, "output", "o", "text", "findings as text or json; objectives as junit, numbers as gobench or perfdash")
 	completeFormats(cmd, resultFormats...)
-	return cmd
-}
-
-func newCompareCommand(env *Env) *cobra.Command {
-	var format string
-	cmd := &cobra.Command{
-		Use:   "compare BASELINE CANDIDATE",
-		Short: "Set two recordings beside each other",
-		Long: `Compare prints each indicator of two recordings with its n and the ratio. With
-one run on each side there is no interval, and it says so.`,
-		Example: `  kubedyno compare before after
-  kubedyno compare before after -o json`,
-		Args: func(cmd *cobra.Command, args []string) error {
-			if len(args) != 2 {
-				return Misusef("%s needs two recordings, baseline and candidate", cmd.CommandPath())
-			}
-			return nil
-		},
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := checkFormat(format, "text", "json"); err != nil {
-				return err
-			}
-			var recs []*record.Recording
-			for _, dir := range args {
-				rec, err := openRecording(dir)
-				if err != nil {
-					return err
-				}
-				defer rec.Close()
-				recs = append(recs, rec)
-			}
-			c, err := compare.Recordings(recs[:1], recs[1:])
-			if err != nil {
-				return err
-			}
-			o := textOptions(env)
-			o.Format = format
-			return report.WriteComparison(env.Stdout, o, c)
-		},
-	}
-	cmd.Flags().StringVarP(&format, "output", "o", "text", "comparison as text or json")
 	return cmd
 }
 
@@ -116,7 +74,8 @@ same axes in the order given.
 With -o junit it writes a test suite for each recording, for CI: one test for
 whether the run is valid, and one for each objective. An objective that could
 not be assessed fails. With -o gobench it writes a line of Go's benchmark format
-for each recording, for benchstat. Without --out both go to stdout.`,
+for each recording, for benchstat; with -o perfdash the file that perfdash reads
+of one run. Without --out they go to stdout.`,
 		Example: `  kubedyno report r --out report.html
   kubedyno report proof --out report.html
   kubedyno report runs/* -o junit --out junit.xml
@@ -128,7 +87,7 @@ for each recording, for benchstat. Without --out both go to stdout.`,
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := checkFormat(format, "html", report.JUnit, report.GoBench); err != nil {
+			if err := checkFormat(format, "html", report.JUnit, report.GoBench, report.PerfDash); err != nil {
 				return err
 			}
 			if isResult(format) {
@@ -141,8 +100,8 @@ for each recording, for benchstat. Without --out both go to stdout.`,
 		},
 	}
 	cmd.Flags().StringVar(&out, "out", "", "`file` to write")
-	cmd.Flags().StringVarP(&format, "output", "o", "html", "html, junit or gobench")
-	completeFormats(cmd, "html", report.JUnit, report.GoBench)
+	cmd.Flags().StringVarP(&format, "output", "o", "html", "html, junit, gobench or perfdash")
+	completeFormats(cmd, "html", report.JUnit, report.GoBench, report.PerfDash)
 	_ = cmd.MarkFlagFilename("out", "html", "xml")
 	return cmd
 }

@@ -15,10 +15,12 @@ import (
 )
 
 // resultFormats are how what a run says can be printed.
-var resultFormats = []string{"text", "json", report.JUnit, report.GoBench}
+var resultFormats = []string{"text", "json", report.JUnit, report.GoBench, report.PerfDash}
 
 // isResult reports whether the format is one that other tools read.
-func isResult(format string) bool { return format == report.JUnit || format == report.GoBench }
+func isResult(format string) bool {
+	return format == report.JUnit || format == report.GoBench || format == report.PerfDash
+}
 
 func completeFormats(cmd *cobra.Command, formats ...string) {
 	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(formats, cobra.ShellCompDirectiveNoFileComp))

@@ -73,7 +73,11 @@ func (t *textTable) csv(env *Env) error {
 				continue
 			}
 			header = append(header, name)
-			cells = append(cells, fmt.Sprint(v.Field(j).Interface()))
+			cell := fmt.Sprint(v.Field(j).Interface())
+			if v.Field(j).Kind() == reflect.String {
+				cell = inert(cell)
+			}
+			cells = append(cells, cell)
 		}
 		if i == 0 {
 			if err := w.Write(header); err != nil {

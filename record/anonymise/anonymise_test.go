@@ -156,7 +156,7 @@ func sameDiagnosis(t testing.TB, a, b *record.Recording, names map[string]map[st
 	if err := sameNumbers("diagnosis", renamed(diagnosis(t, a), rename), renamed(diagnosis(t, b), func(s string) string { return s })); err != nil {
 		t.Errorf("%s: %v", a.Dir(), err)
 	}
-	c, err := compare.Recordings([]*record.Recording{a}, []*record.Recording{b})
+	c, err := compare.Recordings([]*record.Recording{a}, []*record.Recording{b}, compare.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
