@@ -217,6 +217,11 @@ func (d *Detail) test() {
 		r.Verdict = Same
 		m := r.judged()
 		if _, p, ok := stat.MeanShift(m.a, m.b, level); ok {
+			if sometimes(m.a) || sometimes(m.b) {
+				// What few runs have is far from normal, and ranks know it.
+				t, _ := stat.Compare(m.a, m.b, d.Alpha)
+				p = max(p, t.P)
+			}
 			ps, of = append(ps, p), append(of, i)
 		}
 	}
@@ -252,6 +257,11 @@ func (d *Detail) test() {
 	slices.SortStableFunc(d.Rows, func(a, b DetailRow) int {
 		return cmp.Or(cmp.Compare(quiet(a), quiet(b)), cmp.Compare(b.moved(), a.moved()), slices.Compare(a.Key, b.Key))
 	})
+}
+
+// sometimes says that some runs of a side have it and some do not.
+func sometimes(xs []float64) bool {
+	return slices.Contains(xs, 0) && slices.ContainsFunc(xs, func(x float64) bool { return x != 0 })
 }
 
 // judged is the measure that decides.
