@@ -27,9 +27,9 @@ import (
 	"github.com/kubedyno/kubedyno/ui"
 )
 
-// browser starts a headless Chromium with a fresh profile. It is part of what
+// browserOf starts a headless Chromium with a fresh profile. It is part of what
 // `make test` needs; a machine without one is told how to get it.
-func browser(t *testing.T) context.Context {
+func browserOf(t *testing.T) context.Context {
 	t.Helper()
 	if _, _, built := ui.Bundle(); !built {
 		t.Fatal("the report page is not built: run `cd ui && npm ci --no-audit --no-fund && npm run build`, then this test again")
@@ -189,7 +189,7 @@ const tooWide = `document.documentElement.scrollWidth - innerWidth`
 func TestPageInBrowser(t *testing.T) {
 	p := synthPage()
 	file := write(t, p)
-	ctx := browser(t)
+	ctx := browserOf(t)
 	w := watch(t, ctx)
 	for _, c := range []struct {
 		name  string
@@ -207,7 +207,7 @@ func TestPageInBrowser(t *testing.T) {
 				t.Fatal(err)
 			}
 			w.check(t, file)
-			if want := 1 + 3*3; /* three rounds; the dose has none of its own */ charts != want {
+			if want := 1 + 3*7; /* three rounds; the dose has none of its own */ charts != want {
 				t.Errorf("%d charts have something drawn, want %d", charts, want)
 			}
 			if wide > 0 {
@@ -233,10 +233,10 @@ func TestPageInBrowser(t *testing.T) {
 // TestPageAnswers walks through what a reader can do, by clicks and by keyboard.
 func TestPageAnswers(t *testing.T) {
 	file := write(t, synthPage())
-	ctx := browser(t)
+	ctx := browserOf(t)
 	w := watch(t, ctx)
 	open(t, ctx, file, 1400, false)
-	pixels := `document.querySelectorAll('#time .plot canvas')[6].toDataURL()` // round 3, curves
+	pixels := `document.querySelectorAll('#time .plot canvas')[14].toDataURL()` // round 3, curves
 	before := eval[string](t, ctx, pixels)
 	click := func(what, selector string) {
 		t.Helper()
@@ -278,8 +278,8 @@ func TestPageAnswers(t *testing.T) {
 		t.Fatal(err)
 	}
 	time.Sleep(150 * time.Millisecond)
-	if got := eval[int](t, ctx, `document.querySelectorAll('#time .round:nth-child(1) .legend b').length`); got != 4+3+8 {
-		t.Errorf("%d values are told at the cursor, want those of all three charts", got)
+	if got := eval[int](t, ctx, `document.querySelectorAll('#time .round:nth-child(1) .legend b').length`); got != 4+3+3+8+3+2+1 {
+		t.Errorf("%d values are told at the cursor, want those of all charts", got)
 	}
 }
 
@@ -296,7 +296,7 @@ func TestPageWithHostileText(t *testing.T) {
 	p.Rounds[0].CPU.Series[0].Component = evil
 	p.Rounds[0].Recording.Machine[0].Value = evil
 	file := write(t, p)
-	ctx := browser(t)
+	ctx := browserOf(t)
 	w := watch(t, ctx)
 	open(t, ctx, file, 1000, false)
 	w.check(t, file)
@@ -349,7 +349,7 @@ func TestPicture(t *testing.T) {
 		}
 		file = "file://" + abs
 	}
-	ctx := browser(t)
+	ctx := browserOf(t)
 	open(t, ctx, file, 1360, false)
 	shot := call(t, ctx, page.CaptureScreenshot, page.CaptureScreenshotParams{
 		Clip: &page.Viewport{Width: 1360, Height: 900, Scale: 1},

@@ -37,11 +37,17 @@ func rankOf(component string) int {
 // margin is how much of the run around the measured load the CPU chart shows.
 const margin = 5 // seconds
 
+// axis is that of what is measured second by second.
+func (c clock) axis() (from, step float64, n int) {
+	from, to := -float64(margin), math.Ceil(c.at(c.end))+margin
+	step = stepFor(to-from, 1)
+	return from, step, int((to - from) / step)
+}
+
 // cpu turns the processes' counters into cores per step.
 func cpu(c clock, in rows) CPU {
-	from, to := -float64(margin), math.Ceil(c.at(c.end))+margin
-	out := CPU{Start: from, Step: stepFor(to-from, 1), Cores: in.meta.Machine.CPUs}
-	n := int((to - from) / out.Step)
+	from, step, n := c.axis()
+	out := CPU{Start: from, Step: step, Cores: in.meta.Machine.CPUs}
 
 	harness := map[string]bool{}
 	for _, comp := range in.meta.Cluster.Components {

@@ -12,9 +12,9 @@ import (
 // component's table holds.
 const topFunctions = 25
 
-// functions makes one table per component: all its CPU profiles of the
+// topTables makes one table per component: all its CPU profiles of the
 // measured load together.
-func functions(c clock, in rows, pods []record.Pod) []TopTable {
+func topTables(c clock, in rows, pods []record.Pod) []TopTable {
 	byComponent := map[string][]cpuProfile{}
 	for _, p := range in.profiles {
 		byComponent[p.ref.Component] = append(byComponent[p.ref.Component], p)

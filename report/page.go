@@ -45,7 +45,9 @@ type Round struct {
 	Curves      Curves        `json:"curves"`
 	Rates       Rates         `json:"rates"`
 	CPU         CPU           `json:"cpu"`
+	Tracks      Tracks        `json:"tracks"`
 	Functions   []TopTable    `json:"functions"`
+	Flames      Flames        `json:"flames"`
 	Harness     HarnessCost   `json:"harness"`
 	LeftOut     []string      `json:"leftOut"`
 	Warnings    []string      `json:"warnings"`
@@ -221,6 +223,49 @@ type CPUSeries struct {
 	Cores     Values  `json:"cores"`
 }
 
+// Tracks is what was seen beside pods and CPU, on the axis of CPU.
+type Tracks struct {
+	Start    float64        `json:"start"`
+	Step     float64        `json:"step"`
+	Disk     []Track        `json:"disk"`
+	Requests []RequestGroup `json:"requests"` // what took the most time first
+	Spikes   []Mark         `json:"spikes"`   // stretches in which the machine was busier than around them
+	Rhythms  []Rhythm       `json:"rhythms"`
+}
+
+// Track is one line.
+type Track struct {
+	Name   string `json:"name"`
+	Unit   string `json:"unit"`
+	Values Values `json:"values"`
+}
+
+// RequestGroup sums the requests of one kind from one client.
+type RequestGroup struct {
+	Agent    string  `json:"agent"` // the user agent without versions
+	Verb     string  `json:"verb"`
+	Resource string  `json:"resource"`
+	Long     bool    `json:"long"` // as long as its client wants, as watches: no time is summed
+	Count    int     `json:"count"`
+	Errors   int     `json:"errors"` // answered with 400 or above
+	Seconds  float64 `json:"seconds"`
+	Cells    []int   `json:"cells"` // step (as the difference to the one before), requests, tenths of milliseconds: of each step with any
+}
+
+// Mark is a stretch of seconds.
+type Mark struct {
+	From float64 `json:"from"`
+	To   float64 `json:"to"`
+	Text string  `json:"text"`
+}
+
+// Rhythm is something that comes again and again.
+type Rhythm struct {
+	Name   string    `json:"name"`
+	Text   string    `json:"text"`
+	Starts []float64 `json:"starts"` // seconds on the round's time axis
+}
+
 // TopTable is where one component's CPU went.
 type TopTable struct {
 	Component  string  `json:"component"`
@@ -236,6 +281,40 @@ type Func struct {
 	Self  float64  `json:"self"`  // share of the component's CPU, 0 to 1
 	Cum   float64  `json:"cum"`   // the same with callees
 	PerMs *float64 `json:"perMs"` // cumulative CPU ms per pod; nil where pods cannot be counted
+}
+
+// Flames are the call stacks of a round: which code used the CPU.
+type Flames struct {
+	Names   []string `json:"names"`   // of functions; of a machine's stacks also of components and threads
+	Classes []string `json:"classes"` // of work
+	Class   []int    `json:"class"`   // of each name, an index of Classes; -1: no function
+	Notes   []Note   `json:"notes"`
+	Trees   []Flame  `json:"trees"`
+}
+
+// Note says what a well-known function means.
+type Note struct {
+	Name int    `json:"name"` // an index of Flames.Names
+	Text string `json:"text"`
+}
+
+// Flame is one set of call stacks as a tree of frames, each behind its caller.
+// Weights are counts of a unit, so that sums are exact.
+type Flame struct {
+	Source    string  `json:"source"`    // pprof: a component's own profile; stacks: samples of the whole machine
+	Component string  `json:"component"` // empty: several, each an outermost frame
+	Phase     string  `json:"phase"`
+	From      float64 `json:"from"` // seconds on the round's time axis
+	To        float64 `json:"to"`
+	Pods      int     `json:"pods"`    // that began to run in it
+	Unit      float64 `json:"unit"`    // CPU-seconds that a weight of 1 stands for
+	Names     []int   `json:"names"`   // of each frame, an index of Flames.Names
+	Callers   []int   `json:"callers"` // of each frame, how many frames before it its caller stands; 0: outermost
+	Self      []int   `json:"self"`    // weight of each frame without what it calls; empty where Samples tell it
+	Pruned    int     `json:"pruned"`  // weight that stands under (small): its own frames were too light to keep
+	Step      float64 `json:"step"`    // seconds of an interval of Counts; 0: when is not known
+	Counts    []int   `json:"counts"`  // samples in each interval since From
+	Samples   []int   `json:"samples"` // innermost frames, interval by interval, ascending, each as the difference to the one before
 }
 
 // HarnessCost is what kubedyno itself cost.

@@ -12,7 +12,7 @@ import (
 )
 
 // recorded writes a scenario to disk and opens it.
-func recorded(t *testing.T, i int) *record.Recording {
+func recorded(t *testing.T, i int, more ...func(*record.Writer, rows)) *record.Recording {
 	t.Helper()
 	in := synthRows(i)
 	return recordtest.Make(t, in.meta, func(w *record.Writer) {
@@ -24,6 +24,9 @@ func recorded(t *testing.T, i int) *record.Recording {
 		}
 		for _, m := range in.machine {
 			w.Machine(m)
+		}
+		for _, write := range more {
+			write(w, in)
 		}
 		for _, p := range in.profiles {
 			var b bytes.Buffer
@@ -37,11 +40,24 @@ func recorded(t *testing.T, i int) *record.Recording {
 	})
 }
 
+// requestsAndStacks are what not every recording has.
+func requestsAndStacks(w *record.Writer, in rows) {
+	for _, r := range synthRequests(in) {
+		w.Request(r)
+	}
+	for id, frames := range in.stacks {
+		w.Stack(record.Stack{ID: id, Frames: frames})
+	}
+	for _, s := range in.samples {
+		w.StackSample(s)
+	}
+}
+
 // TestRender goes the whole way: files on disk, to a page in a browser.
 func TestRender(t *testing.T) {
 	var inputs []Input
 	for i := range scenarios {
-		r := recorded(t, i)
+		r := recorded(t, i, requestsAndStacks)
 		d, err := diagnose.Run(r, nil)
 		if err != nil {
 			t.Fatal(err)
@@ -58,12 +74,12 @@ func TestRender(t *testing.T) {
 		}
 	}
 	file := write(t, p)
-	ctx := browser(t)
+	ctx := browserOf(t)
 	w := watch(t, ctx)
 	open(t, ctx, file, 1400, false)
 	w.check(t, file)
-	if charts := eval[int](t, ctx, inked); charts != 10 {
-		t.Errorf("%d charts have something drawn, want 10", charts)
+	if charts := eval[int](t, ctx, inked); charts != 1+3*7 {
+		t.Errorf("%d charts have something drawn, want %d", charts, 1+3*7)
 	}
 }
 

@@ -117,7 +117,9 @@ func assemble(rounds []Round, o RenderOptions) Page {
 		if before != nil && r.Change == nil {
 			r.Change = added(before.Recording.Settings, r.Recording.Settings)
 		}
-		if !r.Dose { // of a dose only the rate counts
+		if r.Dose { // of a dose only the rate counts
+			r.Flames = Flames{}
+		} else {
 			r.Warnings = append(r.Warnings, unlike(rounds[0].Recording, r.Recording)...)
 			before = r
 			steps++

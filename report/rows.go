@@ -9,6 +9,8 @@ import (
 
 	"github.com/google/pprof/profile"
 
+	"github.com/kubedyno/kubedyno/analysis/functions"
+	"github.com/kubedyno/kubedyno/analysis/spikes"
 	"github.com/kubedyno/kubedyno/record"
 )
 
@@ -20,6 +22,11 @@ type rows struct {
 	processes []record.ProcessSample
 	machine   []record.MachineSample
 	profiles  []cpuProfile
+	samples   []record.StackSample
+	stacks    map[int64]string // frames, outermost first, joined with ";"
+	period    float64          // CPU-seconds of a stack sample
+	requests  []RequestGroup
+	spikes    spikes.Result
 	gaps      []Reason // tables that could not be read
 }
 
@@ -55,6 +62,21 @@ func read(r *record.Recording) (rows, error) {
 	if err := missing(record.TableMachine, err); err != nil {
 		return in, err
 	}
+	in.samples, err = r.StackSamples()
+	if err := missing(record.TableStackSamples, err); err != nil {
+		return in, err
+	}
+	if len(in.samples) > 0 {
+		stacks, err := r.Stacks()
+		if err := missing(record.TableStacks, err); err != nil {
+			return in, err
+		}
+		in.stacks = make(map[int64]string, len(stacks))
+		for _, s := range stacks {
+			in.stacks[s.ID] = s.Frames
+		}
+		in.period = functions.Period(r)
+	}
 	for _, ref := range r.Profiles() {
 		if ref.Kind != "cpu" {
 			continue
@@ -65,6 +87,13 @@ func read(r *record.Recording) (rows, error) {
 			continue
 		}
 		in.profiles = append(in.profiles, cpuProfile{ref, p})
+	}
+	in.requests, err = requestGroups(r, clockOf(in, measured(in)))
+	if err := missing(record.TableRequests, err); err != nil {
+		return in, err
+	}
+	if in.spikes, err = spikes.Find(r, spikes.Options{}); err != nil && !errors.Is(err, record.ErrMissing) {
+		return in, fmt.Errorf("look for spikes: %w", err)
 	}
 	return in, nil
 }

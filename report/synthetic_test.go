@@ -1,6 +1,7 @@
 package report
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -85,7 +86,10 @@ func synthRows(i int) rows {
 			})
 		}
 		total += 0.05 * (0.8 + 0.4*rng.Float64())
-		machine = append(machine, record.MachineSample{TimeMicros: at, User: total * 0.8, System: total * 0.2})
+		machine = append(machine, record.MachineSample{
+			TimeMicros: at, User: total * 0.8, System: total * 0.2,
+			DiskReadBytes: 1 << 20, DiskWriteBytes: int64(total * 3e6), DiskBusySeconds: total * 0.04,
+		})
 	}
 
 	m := record.Meta{
@@ -118,7 +122,52 @@ func synthRows(i int) rows {
 	if i > 0 {
 		m.Parent = "before"
 	}
-	return rows{meta: m, pods: pods, processes: processes, machine: machine, profiles: synthProfiles(load, end, rate, names, perPod)}
+	in := rows{meta: m, pods: pods, processes: processes, machine: machine, profiles: synthProfiles(load, end, rate, names, perPod)}
+	in.stacks, in.period = map[int64]string{}, 1.0/99
+	for k, name := range names {
+		leaves := synthFuncs[name]
+		for j, leaf := range leaves {
+			in.stacks[int64(100*k+j)] = "runtime.goexit;main.main;" + leaf
+		}
+		for sec := 0; sec < int(end) && len(leaves) > 0; sec++ {
+			for range int(perPod[k] * rate * 99) {
+				in.samples = append(in.samples, record.StackSample{
+					TimeMicros: us(float64(sec) + rng.Float64()), PID: int32(100 + k), Component: name, Command: name, Stack: int64(100*k + rng.IntN(len(leaves))),
+				})
+			}
+		}
+	}
+	slices.SortStableFunc(in.samples, func(a, b record.StackSample) int { return cmp.Compare(a.TimeMicros, b.TimeMicros) })
+	sums := newRequestSums(clockOf(in, pods))
+	for _, r := range synthRequests(in) {
+		sums.add(&r)
+	}
+	in.requests = sums.groups()
+	return in
+}
+
+// synthRequests are those that create, bind and report the pods.
+func synthRequests(in rows) []record.Request {
+	var out []record.Request
+	for i, p := range in.pods {
+		one := func(agent, verb, subresource string, done, took int64) {
+			r := record.Request{
+				ReceivedMicros: done - took, DoneMicros: done, Verb: verb, Resource: "pods", Subresource: subresource, Namespace: p.Namespace, Name: p.Name,
+				User: "system:" + agent, UserAgent: agent + "/v1.36.3 (linux/amd64) kubernetes/0123abc", Code: 200,
+			}
+			if i%50 == 0 {
+				r.Code = 409
+			}
+			out = append(out, r)
+		}
+		one("kube-controller-manager", "create", "", p.CreatedMicros, 6000)
+		one("kube-scheduler", "create", "binding", p.BoundMicros, 4000)
+		one("kubedyno-hollow", "patch", "status", p.RunningMicros, 5000)
+	}
+	at := in.pods[0].CreatedMicros
+	out = append(out, record.Request{ReceivedMicros: at, DoneMicros: at + 60e6, Verb: "watch", Resource: "pods", UserAgent: "kubedyno-hollow/v1", Code: 200})
+	slices.SortStableFunc(out, func(a, b record.Request) int { return cmp.Compare(a.ReceivedMicros, b.ReceivedMicros) })
+	return out
 }
 
 var synthFuncs = map[string][]string{

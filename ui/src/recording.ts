@@ -38,7 +38,9 @@ export interface Round {
   curves: Curves;
   rates: Rates;
   cpu: CPU;
+  tracks: Tracks;
   functions: TopTable[];
+  flames: Flames;
   harness: HarnessCost;
   leftOut: string[];
   warnings: string[];
@@ -213,6 +215,49 @@ export interface CPUSeries {
   cores: Values;
 }
 
+/** Tracks is what was seen beside pods and CPU, on the axis of CPU. */
+export interface Tracks {
+  start: number;
+  step: number;
+  disk: Track[];
+  requests: RequestGroup[]; // what took the most time first
+  spikes: Mark[]; // stretches in which the machine was busier than around them
+  rhythms: Rhythm[];
+}
+
+/** Track is one line. */
+export interface Track {
+  name: string;
+  unit: string;
+  values: Values;
+}
+
+/** RequestGroup sums the requests of one kind from one client. */
+export interface RequestGroup {
+  agent: string; // the user agent without versions
+  verb: string;
+  resource: string;
+  long: boolean; // as long as its client wants, as watches: no time is summed
+  count: number;
+  errors: number; // answered with 400 or above
+  seconds: number;
+  cells: number[]; // step (as the difference to the one before), requests, tenths of milliseconds: of each step with any
+}
+
+/** Mark is a stretch of seconds. */
+export interface Mark {
+  from: number;
+  to: number;
+  text: string;
+}
+
+/** Rhythm is something that comes again and again. */
+export interface Rhythm {
+  name: string;
+  text: string;
+  starts: number[]; // seconds on the round's time axis
+}
+
 /** TopTable is where one component's CPU went. */
 export interface TopTable {
   component: string;
@@ -228,6 +273,39 @@ export interface Func {
   self: number; // share of the component's CPU, 0 to 1
   cum: number; // the same with callees
   perMs: number | null; // cumulative CPU ms per pod; nil where pods cannot be counted
+}
+
+/** Flames are the call stacks of a round: which code used the CPU. */
+export interface Flames {
+  names: string[]; // of functions; of a machine's stacks also of components and threads
+  classes: string[]; // of work
+  class: number[]; // of each name, an index of Classes; -1: no function
+  notes: Note[];
+  trees: Flame[];
+}
+
+/** Note says what a well-known function means. */
+export interface Note {
+  name: number; // an index of Flames.Names
+  text: string;
+}
+
+/** Flame is one set of call stacks as a tree of frames, each behind its caller. Weights are counts of a unit, so that sums are exact. */
+export interface Flame {
+  source: string; // pprof: a component's own profile; stacks: samples of the whole machine
+  component: string; // empty: several, each an outermost frame
+  phase: string;
+  from: number; // seconds on the round's time axis
+  to: number;
+  pods: number; // that began to run in it
+  unit: number; // CPU-seconds that a weight of 1 stands for
+  names: number[]; // of each frame, an index of Flames.Names
+  callers: number[]; // of each frame, how many frames before it its caller stands; 0: outermost
+  self: number[]; // weight of each frame without what it calls; empty where Samples tell it
+  pruned: number; // weight that stands under (small): its own frames were too light to keep
+  step: number; // seconds of an interval of Counts; 0: when is not known
+  counts: number[]; // samples in each interval since From
+  samples: number[]; // innermost frames, interval by interval, ascending, each as the difference to the one before
 }
 
 /** HarnessCost is what kubedyno itself cost. */

@@ -26,6 +26,8 @@ export interface ChartData {
   stacked: boolean
   marks: Mark[]
   unit: string
+  /** Counts that only grow: a mean over time says nothing. */
+  cumulative?: boolean
   /** Lines may leave the scale above this; marks may not. */
   limit?: number
 }
@@ -50,7 +52,7 @@ export function stack(lines: readonly Values[]): Values[] {
 export function curveChart(c: Curves): ChartData {
   const x = axis(c.start, c.step, c.running.length)
   return {
-    x, stacked: false, unit: 'pods', marks: [],
+    x, stacked: false, unit: 'pods', marks: [], cumulative: true,
     lines: [
       { label: 'submitted', colour: events.submitted, values: c.submitted, dash: true },
       { label: 'created', colour: events.created, values: c.created },
@@ -58,6 +60,15 @@ export function curveChart(c: Curves): ChartData {
       { label: 'running', colour: events.running, values: c.running, width: 2 },
     ],
   }
+}
+
+/** Pods that began to run between two moments. */
+export function reached(c: Curves, [from, to]: readonly [number, number]): number {
+  const count = (t: number) => {
+    const i = Math.min(c.running.length - 1, Math.floor((t - c.start) / c.step + 1e-9))
+    return i < 0 ? 0 : (c.running[i] ?? 0)
+  }
+  return Math.max(0, count(to) - count(from))
 }
 
 /** A bound this far above all that was reached would only flatten the lines. */
@@ -103,7 +114,7 @@ export function raceChart(rounds: readonly Round[]): ChartData {
   const end = Math.max(1, ...rounds.map((r) => span(r)))
   const x = axis(0, end / 600, 601)
   return {
-    x, stacked: false, unit: 'pods running', marks: [],
+    x, stacked: false, unit: 'pods running', marks: [], cumulative: true,
     lines: rounds.map((r, i) => ({
       label: r.name, colour: roundColour(step(rounds, i)), width: r.dose ? 1.5 : 2.5, dash: r.dose,
       values: x.map((t) => at(r.curves, t)),

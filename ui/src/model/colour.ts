@@ -55,3 +55,56 @@ export const events: Record<'submitted' | 'created' | 'scheduled' | 'running', C
   scheduled: ['#ad4a8b', '#dc85bd'],
   running: ['#2f6db5', '#5b9be0'],
 }
+
+// Kinds of work, in few hues: what belongs together looks alike. Text stands on them.
+const kinds: [name: string, colour: Colour, classes: readonly string[]][] = [
+  ['memory', ['#f0b8a6', '#7d4536'], ['garbage collection', 'memory allocation', 'memory copies and maps']],
+  ['Go runtime', ['#ddd3c2', '#574f42'], ['Go scheduler and timers', 'profiling', 'reflection', 'sorting', 'formatting and text', 'regular expressions and templates']],
+  ['API requests', ['#abc9ee', '#2d5787'], ['admission', 'audit', 'authentication and authorization', 'priority and fairness', 'field ownership', 'validation', 'LIST', 'watch', 'storage client']],
+  ['encoding', ['#a3dccf', '#1d6656'], ['protobuf', 'JSON and YAML', 'CBOR', 'deep copies and conversion']],
+  ['etcd', ['#f2cf8c', '#7c5a1d'], ['write-ahead log', 'raft', 'bbolt', 'key-value store']],
+  ['scheduling', ['#e4b9d5', '#773d62'], ['scheduler', 'scheduler plugin']],
+  ['controllers', ['#c2dfa9', '#47672f'], ['controllers', 'informers and caches', 'events', 'client']],
+  ['network', ['#ccc5ee', '#514887'], ['TLS and cryptography', 'compression', 'HTTP and gRPC', 'system calls and network']],
+  ['observing', ['#eee79c', '#625c1d'], ['metrics', 'tracing', 'logging']],
+  ['kernel', ['#c6d2de', '#44515f'], []],
+  ['other', ['#e3e4e2', '#484c50'], []],
+]
+const kindOf = new Map(kinds.flatMap(([name, , classes]) => classes.map((c) => [c, name] as const)))
+
+/** The kind of work that a class belongs to. */
+export const workKind = (cls: string): string =>
+  kindOf.get(cls) ?? (cls.startsWith('kernel') || cls === 'virtual machine guest' ? 'kernel' : 'other')
+export const workKinds: readonly string[] = kinds.map(([name]) => name)
+const kindColours = new Map(kinds.map(([name, colour]) => [name, colour]))
+export const kindColour = (kind: string): Colour => kindColours.get(kind) ?? kindColours.get('other')!
+
+/** A colour for a package, always the same one. */
+export function packageColour(name: string): Colour {
+  let h = 0
+  for (const c of name) h = (h * 31 + c.codePointAt(0)!) >>> 0
+  return kinds[h % (kinds.length - 1)]![1]
+}
+
+export const unchanged: Colour = ['#dcdfe2', '#454b52']
+// Blue and orange are told apart with all common deficiencies; the steps by lightness, too.
+const less: Colour[] = [['#bcd3ea', '#365676'], ['#83b0de', '#336ba3'], ['#4a8acb', '#3c8ad6']]
+const more: Colour[] = [['#f3d3ae', '#75532d'], ['#efae63', '#a2671f'], ['#dd7f14', '#d9841f']]
+
+/** The colour of a difference from -1, vanished, to 1, new. */
+export function differenceColour(x: number): Colour {
+  if (x === 0) return unchanged
+  const steps = x < 0 ? less : more
+  const a = Math.abs(x) // a third: half or twice as much
+  return steps[a < 0.2 ? 0 : a < 0.5 ? 1 : 2]!
+}
+export const differenceSteps: readonly Colour[] = [...less.toReversed(), unchanged, ...more]
+
+const clients: Colour[] = [
+  ['#d9730d', '#f0a544'], ['#2f6db5', '#5b9be0'], ['#7a6bb8', '#a99be6'], ['#7d8f2f', '#b3c65a'], ['#b0503a', '#e58a72'], ['#3f8fa3', '#6cc3d8'],
+]
+export const otherClients = components['other']!
+/** A client's colour: its component's where it is one, else the next. */
+export function clientColour(agent: string, next: () => number): Colour {
+  return components[agent] ?? clients[next() % clients.length]!
+}

@@ -33,7 +33,9 @@ const round = (name: string, rate: number, seconds: number): Round => ({
       { component: 'kubedyno', harness: true, seconds: 1, cores: [0.25, 0.25, null] },
     ],
   },
+  tracks: { start: -1, step: 1, disk: [], requests: [], spikes: [], rhythms: [] },
   functions: [{ component: 'etcd', cpuSeconds: 1, seconds: 3, phase: 'load', rows: [{ name: 'a', self: 0.5, cum: 0.6, perMs: 1 }, { name: 'b', self: 0.2, cum: 0.9, perMs: null }] }],
+  flames: { names: [], classes: [], class: [], notes: [], trees: [] },
   harness: { measured: true, cpuSeconds: 1, perPodMs: 2, share: 0.2 }, leftOut: ['images'], warnings: [], gaps: [],
 })
 

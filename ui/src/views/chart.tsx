@@ -3,6 +3,8 @@
 import { useEffect, useMemo, useRef, useState } from 'preact/hooks'
 import uPlot from 'uplot'
 import { extent, stack, table, type ChartData, type Extent, type Mark } from '../model/chart.ts'
+import { meanIn } from '../model/timeline.ts'
+import type { Range } from '../model/flame/tree.ts'
 import type { Colour } from '../model/colour.ts'
 import { duration, num } from '../model/format.ts'
 import { useDark } from './theme.ts'
@@ -18,11 +20,14 @@ interface Props {
   note?: string
   /** Write each line's name at its end, where the eye is. */
   endLabels?: boolean
+  /** The selected seconds. With onRange dragging selects, else it zooms. */
+  range?: Range | null
+  onRange?: (r: Range | null) => void
 }
 
 const font = '11px system-ui, sans-serif'
 
-export function Chart({ title, data, group, extent: shared, height = 190, note, endLabels }: Props) {
+export function Chart({ title, data, group, extent: shared, height = 190, note, endLabels, range, onRange }: Props) {
   const dark = useDark()
   const host = useRef<HTMLDivElement>(null)
   const [hidden, setHidden] = useState<ReadonlySet<string>>(new Set())
@@ -31,6 +36,11 @@ export function Chart({ title, data, group, extent: shared, height = 190, note, 
 
   const shown = useMemo(() => ({ ...data, lines: data.lines.filter((l) => !hidden.has(l.label)) }), [data, hidden])
   const e = shared ?? extent(data)
+  // Read while drawing: a new selection needs no new plot.
+  const selection = useRef({ range, onRange })
+  selection.current = { range, onRange }
+  const live = useRef<uPlot | null>(null)
+  const selects = onRange !== undefined
 
   useEffect(() => {
     const el = host.current!
@@ -49,10 +59,10 @@ export function Chart({ title, data, group, extent: shared, height = 190, note, 
         width: width(), height, legend: { show: false }, padding: [10, endLabels && width() > 560 ? 140 : 18, 0, 0],
         cursor: {
           sync: { key: group, setSeries: false, scales: ['x', null] as unknown as [string, string] },
-          drag: { x: true, y: false, setScale: true }, points: { show: !shown.stacked, size: 5 },
+          drag: { x: true, y: false, setScale: !selects }, points: { show: !shown.stacked, size: 5 },
         },
         scales: {
-          x: { time: false, range: (_u, lo, hi) => (lo === shown.x[0] && hi === shown.x.at(-1) ? e.x : [lo, hi]) },
+          x: { time: false, range: (_u, lo, hi) => (selects || (lo === shown.x[0] && hi === shown.x.at(-1)) ? e.x : [lo, hi]) },
           y: { range: () => e.y },
         },
         axes: [
@@ -77,14 +87,23 @@ export function Chart({ title, data, group, extent: shared, height = 190, note, 
         hooks: {
           draw: [
             (u) => drawMarks(u, shown.marks, colour, paper),
+            (u) => drawRange(u, selection.current.range ?? null, paper, ink),
             (u) => { if (endLabels) drawEnds(u, shown, colour, paper) },
           ],
+          setSelect: [(u) => {
+            if (!selects || u.select.width < 3) return
+            selection.current.onRange?.([u.posToVal(u.select.left, 'x'), u.posToVal(u.select.left + u.select.width, 'x')])
+            u.setSelect({ left: 0, top: 0, width: 0, height: 0 }, false)
+          }],
           setCursor: [(u) => setAt(u.cursor.idx ?? null)],
         },
       },
       [shown.x, ...order.map((i) => drawn[i]!)] as uPlot.AlignedData,
       el,
     )
+    live.current = plot
+    const back = () => selection.current.onRange?.(null)
+    plot.over.addEventListener('dblclick', back)
     let pending = 0
     const resize = new ResizeObserver(() => {
       cancelAnimationFrame(pending)
@@ -96,7 +115,8 @@ export function Chart({ title, data, group, extent: shared, height = 190, note, 
       cancelAnimationFrame(pending)
       plot.destroy()
     }
-  }, [shown, dark, group, height, e.x[0], e.x[1], e.y[1], endLabels])
+  }, [shown, dark, group, height, e.x[0], e.x[1], e.y[1], endLabels, selects])
+  useEffect(() => live.current?.redraw(false), [range?.[0], range?.[1]])
 
   const toggle = (label: string) => {
     const next = new Set(hidden)
@@ -108,12 +128,12 @@ export function Chart({ title, data, group, extent: shared, height = 190, note, 
     <figure class="chart">
       <figcaption>
         <span class="title">{title}</span>
-        <span class="unit">{at !== null && data.x[at] !== undefined ? `at ${duration(data.x[at])}` : data.unit}</span>
+        <span class="unit">{at !== null && data.x[at] !== undefined ? `at ${duration(data.x[at])}` : range && !data.cumulative ? `${data.unit}, mean of ${num(range[0])}–${num(range[1])} s` : data.unit}</span>
       </figcaption>
       <div class="plot" ref={host} role="img" aria-label={`${title}, ${data.unit}; the table below holds the same data`} />
       <div class="legend">
         {data.lines.map((l) => {
-          const v = at === null ? undefined : l.values[at]
+          const v = at !== null ? l.values[at] : range && !data.cumulative ? meanIn(data.x, l.values, range) : undefined
           return (
             <button type="button" key={l.label} aria-pressed={!hidden.has(l.label)} onClick={() => toggle(l.label)} title={`show or hide ${l.label}`}>
               <Swatch colour={colour(l.colour)} dash={l.dash} />
@@ -139,6 +159,24 @@ export function Chart({ title, data, group, extent: shared, height = 190, note, 
 
 export function Swatch({ colour, dash }: { colour: string; dash?: boolean | undefined }) {
   return <i class={dash ? 'swatch dash' : 'swatch'} style={dash ? { borderColor: colour } : { background: colour }} aria-hidden="true" />
+}
+
+/** Fades what is not selected. */
+function drawRange(u: uPlot, range: Range | null, paper: string, ink: string): void {
+  if (!range) return
+  const { left, top, width, height } = u.bbox
+  const x = (t: number) => Math.max(left, Math.min(left + width, u.valToPos(t, 'x', true)))
+  const [a, b] = [x(range[0]), x(range[1])]
+  const ctx = u.ctx
+  ctx.save()
+  ctx.globalAlpha = 0.68
+  ctx.fillStyle = paper
+  ctx.fillRect(left, top, a - left, height)
+  ctx.fillRect(b, top, left + width - b, height)
+  ctx.globalAlpha = 1
+  ctx.fillStyle = ink
+  for (const at of [a, b]) ctx.fillRect(Math.round(at), top, devicePixelRatio, height)
+  ctx.restore()
 }
 
 /** Each bound as a dashed line with its name; names that would touch are moved apart. */

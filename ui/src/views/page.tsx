@@ -1,11 +1,16 @@
 // The page, top to bottom: what happened, what it rests on, then the material.
 import { useMemo, useState } from 'preact/hooks'
 import type { Page, Round } from '../recording.ts'
-import { cpuChart, curveChart, extent, raceChart, rateChart, union, type ChartData } from '../model/chart.ts'
+import { raceChart } from '../model/chart.ts'
+import { stageRange } from '../model/timeline.ts'
+import type { Range } from '../model/flame/tree.ts'
 import { moment, percent, value } from '../model/format.ts'
 import { Chart } from './chart.tsx'
+import { FlameGraph } from './flame.tsx'
 import { Functions } from './functions.tsx'
 import { Conclusions, Story } from './story.tsx'
+import { Requests } from './requests.tsx'
+import { Timeline } from './timeline.tsx'
 import { Indicators, Latencies, Stages } from './tables.tsx'
 import { Conditions } from './conditions.tsx'
 
@@ -13,10 +18,16 @@ export function PageView({ page }: { page: Page }) {
   // Doses stand beside the round that they speak for; they are no step of the story.
   const rounds = useMemo(() => { const r = page.rounds.filter((x) => !x.dose); return r.length ? r : page.rounds }, [page])
   const several = rounds.length > 1
+  const [ranges, setRanges] = useState<readonly (Range | null)[]>(() => rounds.map(() => null))
+  const select = (i: number, range: Range | null) => setRanges((all) => all.map((r, j) => (j === i ? range : r)))
+  const showStage = (r: Round, stage: string) => {
+    select(rounds.indexOf(r), stageRange(r, stage))
+    document.getElementById('time')?.scrollIntoView()
+  }
   const base = rounds[0]
   const parts = [
     ['story', 'Story'], ['why', 'Findings'], ['waiting', 'Waiting'], ['time', 'Over time'],
-    ['latency', 'Latencies'], ['functions', 'Functions'], ['conditions', 'Conditions'],
+    ['flame', 'Flame graph'], ['requests', 'Requests'], ['latency', 'Latencies'], ['functions', 'Functions'], ['conditions', 'Conditions'],
   ] as const
   return (
     <>
@@ -40,9 +51,11 @@ export function PageView({ page }: { page: Page }) {
             <Indicators rounds={rounds} />
           </div>
         </section>
-        <section id="why"><h2>What it rests on</h2><Conclusions rounds={rounds} /></section>
+        <section id="why"><h2>What it rests on</h2><Conclusions rounds={rounds} onStage={showStage} /></section>
         <section id="waiting"><h2>Where pods waited</h2><Stages rounds={rounds} /></section>
-        <section id="time"><Timeline rounds={rounds} /></section>
+        <section id="time"><Timeline rounds={rounds} ranges={ranges} onRange={select} /></section>
+        <section id="flame"><h2>Which code used the CPU</h2><FlameGraph rounds={rounds} ranges={ranges} /></section>
+        <section id="requests"><h2>Who asked for what</h2><Requests rounds={rounds} ranges={ranges} /></section>
         <section id="latency"><h2>Latencies of all pods</h2><Latencies rounds={rounds} /></section>
         <section id="functions"><h2>Where the CPU went</h2><Functions rounds={rounds} /></section>
         <section id="conditions"><h2>Conditions</h2><Conditions rounds={page.rounds} /></section>
@@ -75,40 +88,5 @@ function Badges({ rounds }: { rounds: readonly Round[] }) {
       {cost.length > 0 ? <li>harness {cost.map((r) => `${value(r.harness.perPodMs, 'ms')}/pod (${percent(r.harness.share)})`).join(' → ')}</li>
         : <li class="warn">harness cost not measured</li>}
     </ul>
-  )
-}
-
-function Timeline({ rounds }: { rounds: readonly Round[] }) {
-  const [same, setSame] = useState(true)
-  const curves = useMemo(() => rounds.map((r) => curveChart(r.curves)), [rounds])
-  const rates = useMemo(() => rounds.map((r) => rateChart(r.rates)), [rounds])
-  const cpus = useMemo(() => rounds.map((r) => cpuChart(r.cpu)), [rounds])
-  const shared = (cs: readonly ChartData[]) => (same && rounds.length > 1 ? union(cs.map(extent)) : undefined)
-  const [ec, er, eu] = [shared(curves), shared(rates), shared(cpus)]
-  return (
-    <>
-      <div class="headrow">
-        <h2>Over time</h2>
-        {rounds.length > 1 && (
-          <button type="button" class="switch" aria-pressed={same} onClick={() => setSame(!same)}>
-            same axes in all rounds
-          </button>
-        )}
-        <span class="hint">Seconds since the first pod was asked for. Drag to zoom, double-click to reset, click a name to hide it.</span>
-      </div>
-      <div class={`rounds aligned of${Math.min(rounds.length, 3)}`}>
-        {rounds.map((r, i) => (
-          <div class="round" key={i}>
-            {rounds.length > 1 && <h3>{r.name}</h3>}
-            <Chart title="Created, scheduled, running" data={curves[i]!} group={`round ${i}`} extent={ec} />
-            <Chart title="Throughput and its bounds" data={rates[i]!} group={`round ${i}`} extent={er}
-              note={rates[i]!.notes.join(' ')} />
-            {r.cpu.series.length > 0
-              ? <Chart title="CPU by process" data={cpus[i]!} group={`round ${i}`} extent={eu} height={220} />
-              : <p class="missing">CPU by process: not recorded.</p>}
-          </div>
-        ))}
-      </div>
-    </>
   )
 }

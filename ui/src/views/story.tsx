@@ -66,7 +66,7 @@ export function Settings({ label, set }: { label: string; set: readonly string[]
   )
 }
 
-export function Conclusions({ rounds }: { rounds: readonly Round[] }) {
+export function Conclusions({ rounds, onStage }: { rounds: readonly Round[]; onStage: (r: Round, stage: string) => void }) {
   return (
     <div class={`rounds of${Math.min(rounds.length, 3)}`}>
       {rounds.map((r, i) => (
@@ -77,7 +77,7 @@ export function Conclusions({ rounds }: { rounds: readonly Round[] }) {
             <div class="invalid"><b>Not valid. These numbers must not be used:</b><ul>{r.invalid.map((s) => <li key={s}>{s}</li>)}</ul></div>
           )}
           {r.assessed && r.findings.length === 0 && <p class="nothing">Nothing held it back that this run could show.</p>}
-          {r.findings.map((f, j) => <Finding key={j} f={f} />)}
+          {r.findings.map((f, j) => <Finding key={j} f={f} onShow={() => onStage(r, f.stage)} />)}
           <Reasons title="Not assessed" list={r.notAssessed} class="unknown" />
           <Reasons title="Ruled out" list={r.ruledOut} class="out" />
         </div>
@@ -87,7 +87,7 @@ export function Conclusions({ rounds }: { rounds: readonly Round[] }) {
   )
 }
 
-function Finding({ f }: { f: PageFinding }) {
+function Finding({ f, onShow }: { f: PageFinding; onShow: () => void }) {
   return (
     <article class={`finding ${f.class}`}>
       <h4>{f.summary}</h4>
@@ -95,6 +95,7 @@ function Finding({ f }: { f: PageFinding }) {
         <span class="tag">{f.class}</span><span class={`tag ${f.grade}`}>{f.grade}</span>
         {f.stage && <span class="tag">stage {f.stage}</span>}
         {f.explains > 0 && <span class="tag">explains {percent(f.explains)} of the waiting</span>}
+        <button type="button" class="show" onClick={onShow} title="selects the seconds in which most pods waited there">show when</button>
       </p>
       {f.cause && <p>{f.cause}</p>}
       {f.codePath && <p class="small"><code>{f.codePath}</code></p>}
