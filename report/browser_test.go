@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	cdpbrowser "github.com/chromedp/cdproto/browser"
 	"github.com/chromedp/cdproto/cdp"
 	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/cdproto/input"
@@ -294,11 +295,50 @@ func TestPageWithHostileText(t *testing.T) {
 	p.Rounds[0].Findings[0].Set = []string{evil}
 	p.Rounds[0].Functions[0].Rows[0].Name = evil
 	p.Rounds[0].CPU.Series[0].Component = evil
-	p.Rounds[0].Recording.Machine[0].Value = evil
+	r := &p.Rounds[0]
+	r.Recording.Machine[0].Value = evil
+	r.Recording.Phases[0].Name = evil
+	for i := range r.Flames.Names {
+		r.Flames.Names[i] = evil + fmt.Sprint(i)
+	}
+	r.Flames.Notes = []Note{{0, evil}}
+	r.Flames.Classes[0] = evil
+	r.Flames.Trees[0].Component, r.Flames.Trees[0].Phase = evil, evil
+	r.Tracks.Spikes = []Mark{{1, 3, evil}}
+	r.Tracks.Rhythms = []Rhythm{{evil, evil, []float64{1}}}
+	r.Tracks.Disk[0].Name, r.Tracks.Disk[0].Unit = evil, evil
+	for i := range r.Tracks.Requests {
+		g := &r.Tracks.Requests[i]
+		g.Agent, g.Verb, g.Resource = evil+fmt.Sprint(i), evil, evil
+	}
 	file := write(t, p)
 	ctx := browserOf(t)
 	w := watch(t, ctx)
+	dir := t.TempDir()
+	call(t, ctx, cdpbrowser.SetDownloadBehavior, cdpbrowser.SetDownloadBehaviorParams{Behavior: "allow", DownloadPath: dir})
 	open(t, ctx, file, 1000, false)
+	// Every view that can show a name does.
+	for _, step := range []string{
+		`[...document.querySelectorAll('#flame button')].find(b => b.textContent === 'table').click()`,
+		fmt.Sprintf(set, "#flame input[type=search]", "owned"),
+		`[...document.querySelectorAll('#flame .flame')].at(-1).dispatchEvent(new KeyboardEvent('keydown', {key: 'ArrowDown', bubbles: true}))`,
+		`[...document.querySelectorAll('#flame .flame')].at(-1).dispatchEvent(new KeyboardEvent('keydown', {key: 's', bubbles: true}))`,
+		`[...document.querySelectorAll('#flame button')].find(b => b.textContent === 'svg').click()`,
+		`document.querySelectorAll('details').forEach(d => d.open = true)`,
+	} {
+		eval[any](t, ctx, "("+step+", true)")
+		time.Sleep(150 * time.Millisecond)
+	}
+	if n := eval[int](t, ctx, `document.querySelectorAll('#flame canvas').length`); n != 2 {
+		t.Errorf("%d graphs: the sandwich is not shown", n)
+	}
+	var picture []byte
+	for start := time.Now(); len(picture) == 0 && time.Since(start) < 20*time.Second; time.Sleep(50 * time.Millisecond) {
+		picture, _ = os.ReadFile(filepath.Join(dir, "flame.svg"))
+	}
+	if err := wellFormed(picture); err != nil {
+		t.Errorf("the saved picture: %v", err)
+	}
 	w.check(t, file)
 	title := eval[string](t, ctx, `document.title`)
 	scripts, images := eval[int](t, ctx, `document.scripts.length`), eval[int](t, ctx, `document.images.length`)

@@ -300,7 +300,7 @@ func TestFlameGraphAgreesWithPprof(t *testing.T) {
 	}
 
 	// The difference, as pprof -diff_base -normalize has it: every function.
-	option(1, "etcd, its CPU profile")
+	option(1, "Round 2: etcd, its CPU profile")
 	button("table")
 	button("total, before → after")
 	do(`(b => { b?.click(); return true })([...document.querySelectorAll('#flame button')].find(b => /^all \d/.test(b.textContent)))`)

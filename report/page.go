@@ -48,6 +48,8 @@ type Round struct {
 	Tracks      Tracks        `json:"tracks"`
 	Functions   []TopTable    `json:"functions"`
 	Flames      Flames        `json:"flames"`
+	Pods        PodTable      `json:"pods"`
+	Logs        []LogRow      `json:"logs"` // the most frequent first
 	Harness     HarnessCost   `json:"harness"`
 	LeftOut     []string      `json:"leftOut"`
 	Warnings    []string      `json:"warnings"`
@@ -315,6 +317,35 @@ type Flame struct {
 	Step      float64 `json:"step"`    // seconds of an interval of Counts; 0: when is not known
 	Counts    []int   `json:"counts"`  // samples in each interval since From
 	Samples   []int   `json:"samples"` // innermost frames, interval by interval, ascending, each as the difference to the one before
+}
+
+// NotSeen stands for a time that was not observed.
+const NotSeen = 2147483647
+
+// PodTable is each pod's way, the longest first, those that never ran before
+// all. Times are milliseconds on the round's time axis.
+type PodTable struct {
+	Names   []string `json:"names"` // namespace/name
+	Nodes   []string `json:"nodes"`
+	Node    []int    `json:"node"` // of each pod, an index of Nodes; -1: none
+	Asked   []int    `json:"asked"`
+	Created []int    `json:"created"`
+	Bound   []int    `json:"bound"`
+	Running []int    `json:"running"`
+	Left    int      `json:"left"` // pods with shorter ways, which are not here
+}
+
+// LogRow is a form of log line, or a kind of event that logs tell.
+type LogRow struct {
+	Component string   `json:"component"`
+	Severity  string   `json:"severity"` // I, W, E, F
+	Kind      string   `json:"kind"`     // of a known event; empty: a form of line
+	Text      string   `json:"text"`
+	Example   string   `json:"example"`
+	Count     int      `json:"count"`
+	Seconds   *float64 `json:"seconds"` // that events tell, summed
+	First     *float64 `json:"first"`   // seconds on the round's time axis
+	Last      *float64 `json:"last"`
 }
 
 // HarnessCost is what kubedyno itself cost.

@@ -22,6 +22,8 @@ func measure(in rows) Round {
 		Tracks:    tracks(c, in),
 		Functions: topTables(c, in, pods),
 		Flames:    flames(c, in, pods),
+		Pods:      podTable(c, pods),
+		Logs:      in.logs,
 		Invalid:   m.Invalid,
 		LeftOut:   m.LeftOut,
 		Warnings:  m.Warnings,

@@ -27,6 +27,7 @@ type rows struct {
 	period    float64          // CPU-seconds of a stack sample
 	requests  []RequestGroup
 	spikes    spikes.Result
+	logs      []LogRow
 	gaps      []Reason // tables that could not be read
 }
 
@@ -90,6 +91,10 @@ func read(r *record.Recording) (rows, error) {
 	}
 	in.requests, err = requestGroups(r, clockOf(in, measured(in)))
 	if err := missing(record.TableRequests, err); err != nil {
+		return in, err
+	}
+	in.logs, err = logRows(r, clockOf(in, measured(in)))
+	if err := missing("logs", err); err != nil {
 		return in, err
 	}
 	if in.spikes, err = spikes.Find(r, spikes.Options{}); err != nil && !errors.Is(err, record.ErrMissing) {

@@ -41,6 +41,8 @@ export interface Round {
   tracks: Tracks;
   functions: TopTable[];
   flames: Flames;
+  pods: PodTable;
+  logs: LogRow[]; // the most frequent first
   harness: HarnessCost;
   leftOut: string[];
   warnings: string[];
@@ -306,6 +308,33 @@ export interface Flame {
   step: number; // seconds of an interval of Counts; 0: when is not known
   counts: number[]; // samples in each interval since From
   samples: number[]; // innermost frames, interval by interval, ascending, each as the difference to the one before
+}
+
+export const NotSeen = 2147483647;
+
+/** PodTable is each pod's way, the longest first, those that never ran before all. Times are milliseconds on the round's time axis. */
+export interface PodTable {
+  names: string[]; // namespace/name
+  nodes: string[];
+  node: number[]; // of each pod, an index of Nodes; -1: none
+  asked: number[];
+  created: number[];
+  bound: number[];
+  running: number[];
+  left: number; // pods with shorter ways, which are not here
+}
+
+/** LogRow is a form of log line, or a kind of event that logs tell. */
+export interface LogRow {
+  component: string;
+  severity: string; // I, W, E, F
+  kind: string; // of a known event; empty: a form of line
+  text: string;
+  example: string;
+  count: number;
+  seconds: number | null; // that events tell, summed
+  first: number | null; // seconds on the round's time axis
+  last: number | null;
 }
 
 /** HarnessCost is what kubedyno itself cost. */

@@ -108,3 +108,17 @@ export const otherClients = components['other']!
 export function clientColour(agent: string, next: () => number): Colour {
   return components[agent] ?? clients[next() % clients.length]!
 }
+
+const inks = new Map<string, string>()
+/** Black or white, whichever is easier to read on a colour. */
+export function inkOn(fill: string): string {
+  let ink = inks.get(fill)
+  if (ink === undefined) {
+    const [r, g, b] = [1, 3, 5].map((i) => {
+      const v = parseInt(fill.slice(i, i + 2), 16) / 255
+      return v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4
+    }) as [number, number, number]
+    inks.set(fill, ink = 0.2126 * r + 0.7152 * g + 0.0722 * b > 0.179 ? '#0c0f13' : '#ffffff')
+  }
+  return ink
+}

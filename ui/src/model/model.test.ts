@@ -5,7 +5,7 @@ import type { Round } from '../recording.ts'
 import { cpuChart, curveChart, extent, raceChart, rateChart, stack, table, union } from './chart.ts'
 import { parsePage, unpack } from './decode.ts'
 import { change, duration, moment, num, percent, splitFunction, value } from './format.ts'
-import { common, functions, indicators, join, waitPerPod } from './story.ts'
+import { common, functions, indicators, join, waitPerPod, placeOf } from './story.ts'
 import { matches } from '../test/golden.ts'
 
 const round = (name: string, rate: number, seconds: number): Round => ({
@@ -36,6 +36,7 @@ const round = (name: string, rate: number, seconds: number): Round => ({
   tracks: { start: -1, step: 1, disk: [], requests: [], spikes: [], rhythms: [] },
   functions: [{ component: 'etcd', cpuSeconds: 1, seconds: 3, phase: 'load', rows: [{ name: 'a', self: 0.5, cum: 0.6, perMs: 1 }, { name: 'b', self: 0.2, cum: 0.9, perMs: null }] }],
   flames: { names: [], classes: [], class: [], notes: [], trees: [] },
+  pods: { names: [], nodes: [], node: [], asked: [], created: [], bound: [], running: [], left: 0 }, logs: [],
   harness: { measured: true, cpuSeconds: 1, perPodMs: 2, share: 0.2 }, leftOut: ['images'], warnings: [], gaps: [],
 })
 
@@ -89,6 +90,14 @@ test('stages that were not measured add nothing to the waiting', () => {
 
 test('what all rounds say is said once', () => {
   assert.deepEqual(common([['a', 'b'], ['b']]), { all: ['b'], only: [['a'], []] })
+})
+
+test('evidence has its place on the page', () => {
+  assert.deepEqual([
+    ['busy', 'profiles: kube-apiserver'], ['rate', 'requests: WATCH pods'], ['wait', 'rest_client_rate_limiter_duration_seconds_sum{component="kube-controller-manager"}'],
+    ['config', 'kube-controller-manager --kube-api-qps'], ['busy', 'etcd_disk_wal_fsync_duration_seconds_sum{component="etcd"}'], ['busy', 'machine, pods'],
+    ['rate', 'apiserver_watch_events_total{resource="pods"}'], ['pattern', 'logs'], ['rate', 'unheard of'],
+  ].map(([kind, ref]) => placeOf(kind!, ref!)), ['flame', 'requests', 'waiting', 'conditions', 'time', 'time', 'requests', 'logs', 'time'])
 })
 
 test('numbers', () => {

@@ -50,3 +50,22 @@ export function common(lists: readonly (readonly string[])[]): { all: string[]; 
   const all = [...new Set(lists[0] ?? [])].filter((s) => lists.every((l) => l.includes(s)))
   return { all, only: lists.map((l) => l.filter((s) => !all.includes(s))) }
 }
+
+const places: [RegExp, string][] = [
+  [/^(profiles?|stacks|heap)\b/, 'flame'],
+  [/^(pods|operations)\b/, 'pods'],
+  [/^(logs?|events?)\b/, 'logs'],
+  [/^stages?\b|^workqueue_|^scheduler_|rate_limiter/, 'waiting'],
+  [/^(processes|machine|cores|disks|blockio|syncs|exits)\b|^etcd_disk|^process_|^go_|fsync/, 'time'],
+  [/^requests?\b|^apiserver_|^etcd_requests|^rest_client|admission|webhook/, 'requests'],
+]
+
+/** The section of the page in which a reader can see what a piece of evidence is about. */
+export function placeOf(kind: string, ref: string): string {
+  if (kind === 'config' || ref.startsWith('--')) return 'conditions'
+  return places.find(([at]) => at.test(ref))?.[1] ?? 'time'
+}
+
+/** The same for a main number. */
+export const placeOfIndicator = (id: string): string =>
+  id.startsWith('startup') || id === 'intent' ? 'pods' : id === 'cpu-per-pod' ? 'flame' : id === 'harness-per-pod' ? 'conditions' : 'time'

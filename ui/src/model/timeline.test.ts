@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import type { Curves, Round, Tracks } from '../recording.ts'
+import { NotSeen, type Curves, type LogRow, type Round, type Tracks } from '../recording.ts'
+import { logRows, podRows } from './pods.ts'
 import { reached } from './chart.ts'
 import { diskCharts, meanIn, requestChart, requestRows, stageRange, stepsOf, tidy, waitingChart } from './timeline.ts'
 
@@ -63,4 +64,13 @@ test('a stage leads to the seconds in which pods waited in it', () => {
   assert.deepEqual(stageRange(r, 'controller'), [0, 2])
   assert.deepEqual(stageRange(r, 'decide'), [2, 3])
   assert.deepEqual(stageRange(r, 'unheard of'), [0, 4])
+})
+
+test('pods and log lines of a stretch', () => {
+  const pods = { names: ['a/slow', 'a/never', 'a/quick'], nodes: ['n'], node: [0, -1, 0], asked: [0, 1000, 500], created: [10, NotSeen, 600], bound: [2000, NotSeen, 700], running: [9000, NotSeen, 800], left: 0 }
+  assert.deepEqual(podRows(pods, null)[1], { name: 'a/never', node: '', asked: 1, created: null, bound: null, running: null })
+  assert.deepEqual(podRows(pods, [2, 3]).map((p) => p.name), ['a/slow', 'a/never'])
+  assert.deepEqual(podRows(pods, [0, 0.55]).map((p) => p.name), ['a/slow', 'a/quick'])
+  const row = (first: number | null, last: number | null): LogRow => ({ component: 'c', severity: 'I', kind: '', text: 't', example: '', count: 1, seconds: null, first, last })
+  assert.equal(logRows([row(0, 1), row(3, 4), row(null, null)], [2, 5]).length, 2)
 })

@@ -7,7 +7,7 @@ import {
   decode, fold, functionRows, inverted, noEdits, pattern, rounded, sandwich, search, Symbols, within,
   type Edits, type FunctionRow, type Range, type Side, type Source, type Tree,
 } from '../model/flame/tree.ts'
-import { componentColour, differenceColour, differenceSteps, kindColour, packageColour, unchanged, workKind, workKinds } from '../model/colour.ts'
+import { componentColour, differenceColour, differenceSteps, inkOn, kindColour, packageColour, unchanged, workKind, workKinds } from '../model/colour.ts'
 import { reached } from '../model/chart.ts'
 import { duration, num, percent, splitFunction } from '../model/format.ts'
 import { Swatch } from './chart.tsx'
@@ -55,12 +55,13 @@ export function FlameGraph({ rounds, ranges }: Props) {
   const callers = useRef<Control | null>(null)
 
   const origin = origins.find((o) => o.key === picked) ?? origins[0]
-  const others = useMemo(() => (origin ? against(origins, origin, ranges) : []), [origins, origin, ranges])
+  const others = useMemo(() => (origin ? against(origins, origin, rounds, ranges) : []), [origins, origin, rounds, ranges])
   const before = others.find((o) => o.key === other)
   const sides = useMemo(() => (origin ? [...(before ? [before] : []), origin].map((o) => sideOf(o, rounds, ranges, symbols)) : []), [origin, before, rounds, ranges, symbols])
   const tree = useMemo(() => fold(sides, edits, symbols.names.length), [sides, edits, symbols])
   const facts = sides.map((s, i): SideFacts & { seconds: number; label: string } => ({
-    unit: s.source.flame.unit, total: tree.total[i]![0]!, pods: s.pods, seconds: s.seconds, label: s.label,
+    unit: s.source.flame.unit, total: tree.total[i]![0]!, pods: s.pods, seconds: s.seconds,
+    label: before && before.round !== origin?.round && s === sides.at(-1) ? `${rounds[origin!.round]!.name}: ${s.label}` : s.label,
   }))
   const ks = before ? scale(by, facts[0]!, facts[1]!) : null
   const pictures = useMemo(() => {
@@ -133,9 +134,9 @@ export function FlameGraph({ rounds, ranges }: Props) {
       boxes.forEach((r, row) => r.frame.forEach((f, i) => list.push({
         x: r.x[i]!, w: r.w[i]!, row: up ? boxes.length - 1 - row : row, label: f < 0 ? '' : label(shownTree)(f),
         title: f < 0 ? 'frames too narrow to draw' : `${symbols.name(shownTree.name[f]!)}: ${describe(shownTree, f, facts)}`,
-        fill: f < 0 ? '#8888' : fill(f), ink: dark ? '#f2f5f8' : '#14181d',
+        fill: f < 0 ? '#8888' : fill(f), ink: f < 0 ? '#000' : inkOn(fill(f)),
       })))
-      download('flame.svg', 'image/svg+xml', svg(list, w, boxes.length, rowHeight, title, dark ? '#14181d' : '#ffffff'))
+      download('flame.svg', 'image/svg+xml', svg(list, w, boxes.length, rowHeight, title, dark ? '#14181d' : '#ffffff', dark ? '#f2f5f8' : '#14181d'))
     },
     folded: () => download('stacks.folded', 'text/plain', folded(tree, symbols)),
     speedscope: () => download('stacks.speedscope.json', 'application/json',
@@ -247,14 +248,12 @@ function originsOf(rounds: readonly Round[], symbols: Symbols): Origin[] {
 }
 
 /** What a side may be compared with: the like of it in another round, or the rest of its own time. */
-function against(all: readonly Origin[], o: Origin, ranges: Props['ranges']): Origin[] {
+function against(all: readonly Origin[], o: Origin, rounds: readonly Round[], ranges: Props['ranges']): Origin[] {
   const like = (x: Origin) => x !== o && x.component === o.component && x.source.flame.source === o.source.flame.source
-  const out = all.filter(like).map((x) => ({ ...x, label: `${x.label}${x.round === o.round ? '' : `, ${roundName(x.round)}`}` }))
+  const out = all.filter(like).map((x) => ({ ...x, label: `${rounds[x.round]!.name}: ${x.label}` }))
   if (o.source.flame.step > 0 && ranges[o.round]) out.unshift({ ...o, key: 'rest', rest: true, label: 'the seconds that are not selected' })
   return out
 }
-
-const roundName = (i: number) => (i === 0 ? 'baseline' : `round ${i + 1}`)
 
 function groups(all: readonly Origin[], rounds: readonly Round[]): [string, Origin[]][] {
   return rounds.map((r, i): [string, Origin[]] => [r.name, all.filter((o) => o.round === i)]).filter(([, l]) => l.length > 0)

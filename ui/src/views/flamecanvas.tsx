@@ -4,6 +4,7 @@ import type { RefObject } from 'preact'
 import { useEffect, useLayoutEffect, useMemo, useRef, useState } from 'preact/hooks'
 import { hit as boxAt, layout, neighbour, order, reading, depth as depthOf, zoomFor, type Row } from '../model/flame/layout.ts'
 import { path, type Found, type Tree } from '../model/flame/tree.ts'
+import { inkOn } from '../model/colour.ts'
 import { useDark } from './theme.ts'
 
 export const rowHeight = 18
@@ -210,14 +211,15 @@ export function draw(ctx: CanvasRenderingContext2D, p: Picture): number {
       ctx.fillRect(r.x[i]!, y, w > 3 ? w - 0.5 : w, rowHeight - 1)
     }
     ctx.globalAlpha = 1
-    ctx.fillStyle = p.ink
     for (let i = 0; i < r.x.length; i++) {
       const f = r.frame[i]!
       const x = Math.max(0, r.x[i]!)
       const letters = Math.floor((r.w[i]! - 6) / letter)
       if (f < 0 || letters < 3) continue
       const t = p.text(f)
-      if (p.found && !p.found[f]) ctx.globalAlpha = 0.55
+      const faded = p.found && !p.found[f]
+      if (faded) ctx.globalAlpha = 0.55
+      ctx.fillStyle = faded ? p.ink : inkOn(p.fill(f))
       ctx.fillText(t.length > letters ? t.slice(0, letters - 1) + '…' : t, x + 3, y + rowHeight / 2)
       ctx.globalAlpha = 1
     }

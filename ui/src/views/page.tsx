@@ -9,6 +9,8 @@ import { Chart } from './chart.tsx'
 import { FlameGraph } from './flame.tsx'
 import { Functions } from './functions.tsx'
 import { Conclusions, Story } from './story.tsx'
+import { Logs } from './logs.tsx'
+import { Pods } from './pods.tsx'
 import { Requests } from './requests.tsx'
 import { Timeline } from './timeline.tsx'
 import { Indicators, Latencies, Stages } from './tables.tsx'
@@ -27,7 +29,7 @@ export function PageView({ page }: { page: Page }) {
   const base = rounds[0]
   const parts = [
     ['story', 'Story'], ['why', 'Findings'], ['waiting', 'Waiting'], ['time', 'Over time'],
-    ['flame', 'Flame graph'], ['requests', 'Requests'], ['latency', 'Latencies'], ['functions', 'Functions'], ['conditions', 'Conditions'],
+    ['flame', 'Flame graph'], ['requests', 'Requests'], ['pods', 'Pods'], ['latency', 'Latencies'], ['logs', 'Logs'], ['functions', 'Functions'], ['conditions', 'Conditions'],
   ] as const
   return (
     <>
@@ -56,7 +58,9 @@ export function PageView({ page }: { page: Page }) {
         <section id="time"><Timeline rounds={rounds} ranges={ranges} onRange={select} /></section>
         <section id="flame"><h2>Which code used the CPU</h2><FlameGraph rounds={rounds} ranges={ranges} /></section>
         <section id="requests"><h2>Who asked for what</h2><Requests rounds={rounds} ranges={ranges} /></section>
+        <section id="pods"><h2>The slowest pods</h2><Pods rounds={rounds} ranges={ranges} /></section>
         <section id="latency"><h2>Latencies of all pods</h2><Latencies rounds={rounds} /></section>
+        <section id="logs"><h2>What the logs say</h2><Logs rounds={rounds} ranges={ranges} /></section>
         <section id="functions"><h2>Where the CPU went</h2><Functions rounds={rounds} /></section>
         <section id="conditions"><h2>Conditions</h2><Conditions rounds={page.rounds} /></section>
       </main>

@@ -2,7 +2,7 @@
 import { useState } from 'preact/hooks'
 import type { PageFinding, Reason, Round } from '../recording.ts'
 import { change, num, percent, value } from '../model/format.ts'
-import { common } from '../model/story.ts'
+import { common, placeOf } from '../model/story.ts'
 import { roundColour } from '../model/colour.ts'
 import { useColour } from './theme.ts'
 
@@ -20,7 +20,7 @@ export function Story({ rounds, all }: { rounds: readonly Round[]; all: readonly
             {r.change.length > 0 ? <Settings label="Changed" set={r.change} />
               : i === 0 && <p class="asis">{r.recording.profile ? `profile ${r.recording.profile}` : 'as it was'}{r.recording.settings.map((s) => <code key={s}> --set {s}</code>)}</p>}
             <p class="big">
-              {v?.value != null ? num(v.value) : '–'} <span>{v?.unit}</span>
+              <a href="#time">{v?.value != null ? num(v.value) : '–'}</a> <span>{v?.unit}</span>
               {before?.value != null && v?.value != null && <b>{change(before.value, v.value)}</b>}
             </p>
             {rounds.length > 1 && <p class="verdict">{r.verdict}</p>}
@@ -104,7 +104,7 @@ function Finding({ f, onShow }: { f: PageFinding; onShow: () => void }) {
           <thead><tr><th scope="col">Evidence</th><th scope="col" class="n">Value</th></tr></thead>
           <tbody>
             {f.evidence.map((e, i) => (
-              <tr key={i}><td title={e.ref}>{e.text || e.ref}</td><td class="n">{value(e.value, e.unit)}</td></tr>
+              <tr key={i}><td title={e.ref}><a href={`#${placeOf(e.kind, e.ref)}`}>{e.text || e.ref}</a></td><td class="n">{value(e.value, e.unit)}</td></tr>
             ))}
           </tbody>
         </table>

@@ -2,7 +2,7 @@
 import { Fragment } from 'preact'
 import type { PageStage, Round } from '../recording.ts'
 import { change, percent, value, num } from '../model/format.ts'
-import { indicators, latencies, longestWait, waitPerPod } from '../model/story.ts'
+import { indicators, latencies, longestWait, placeOfIndicator, waitPerPod } from '../model/story.ts'
 import { stageColour } from '../model/colour.ts'
 import { Swatch } from './chart.tsx'
 import { useColour } from './theme.ts'
@@ -23,7 +23,7 @@ export function Indicators({ rounds }: { rounds: readonly Round[] }) {
             const n = ns.size === 1 ? any.n : 0
             return (
               <tr key={row.key}>
-                <th scope="row">{any.label}<small>{any.unit}{n > 0 && `, n ${n}`}</small></th>
+                <th scope="row"><a href={`#${placeOfIndicator(row.key)}`}>{any.label}</a><small>{any.unit}{n > 0 && `, n ${n}`}</small></th>
                 {row.cells.map((c, i) => (
                   <td class="n" key={i} title={c?.note}>
                     {value(c?.value)}

@@ -123,12 +123,12 @@ export function pprof(t: Tree, s: Symbols, side: number, unit: number, seconds: 
 export interface SvgBox { x: number; w: number; row: number; label: string; title: string; fill: string; ink: string }
 
 /** The picture as it stands, to be put into a document: boxes with titles, no script. */
-export function svg(boxes: readonly SvgBox[], width: number, rows: number, rowHeight: number, title: string, paper: string): string {
+export function svg(boxes: readonly SvgBox[], width: number, rows: number, rowHeight: number, title: string, paper: string, ink: string): string {
   const h = rows * rowHeight + 34
   const out = [
     `<svg xmlns="http://www.w3.org/2000/svg" width="${width}" height="${h}" viewBox="0 0 ${width} ${h}" font-family="system-ui, sans-serif" font-size="11">`,
     `<title>${escape(title)}</title><rect width="100%" height="100%" fill="${paper}"/>`,
-    `<text x="4" y="18" font-size="13" fill="${boxes[0]?.ink ?? '#000'}">${escape(title)}</text>`,
+    `<text x="4" y="18" font-size="13" fill="${ink}">${escape(title)}</text>`,
   ]
   for (const b of boxes) {
     const y = 28 + b.row * rowHeight

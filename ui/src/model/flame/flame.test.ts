@@ -4,6 +4,7 @@ import type { Flame, Flames } from '../../recording.ts'
 import { change, drawnWeight, scale } from './diff.ts'
 import { escape, folded, speedscope, svg } from './export.ts'
 import { hit, layout, neighbour, order, reading, zoomFor } from './layout.ts'
+import { differenceColour, differenceSteps, inkOn, kindColour, workKind, workKinds } from '../colour.ts'
 import { decode, fold, functionRows, inverted, noEdits, pattern, rounded, sandwich, search, sums, Symbols, within, type Edits, type Source, type Tree } from './tree.ts'
 
 /** Folded lines as a tree of the file, each sample in the interval named behind its count. */
@@ -172,7 +173,17 @@ test('exports', () => {
   const s = JSON.parse(speedscope(t, symbols, 'title', [0.01], ['side'])) as { profiles: { weights: number[]; endValue: number }[]; shared: { frames: unknown[] } }
   assert.equal(s.profiles[0]!.endValue, 0.05)
   assert.equal(s.shared.frames.length, 4)
-  const picture = svg([{ x: 0, w: 90, row: 0, label: '<script>', title: '"&\u0000', fill: '#fff', ink: '#000' }], 100, 1, 18, 'x]]>', '#fff')
+  const picture = svg([{ x: 0, w: 90, row: 0, label: '<script>', title: '"&\u0000', fill: '#fff', ink: '#000' }], 100, 1, 18, 'x]]>', '#fff', '#000')
   assert.ok(!picture.includes('<script>') && !picture.includes('\u0000'))
   assert.equal(escape('<a b="\u0001">'), '&#60;a b=&#34;\ufffd&#34;&#62;')
+})
+
+test('text is readable on every colour, and a difference has its own', () => {
+  const bright = (hex: string) => [1, 3, 5].map((i) => parseInt(hex.slice(i, i + 2), 16) / 255)
+    .map((v) => (v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4)).reduce((s, v, i) => s + v * [0.2126, 0.7152, 0.0722][i]!, 0)
+  const contrast = (a: string, b: string) => (Math.max(bright(a), bright(b)) + 0.05) / (Math.min(bright(a), bright(b)) + 0.05)
+  for (const pair of [...workKinds.map(kindColour), ...differenceSteps]) for (const c of pair) assert.ok(contrast(c, inkOn(c)) >= 4.5, `${c} ${contrast(c, inkOn(c))}`)
+  assert.equal(workKind('kernel: memory'), 'kernel')
+  assert.equal(workKind('unheard of'), 'other')
+  assert.deepEqual(new Set([-1, -0.3, -0.1, 0, 0.1, 0.3, 1].map(differenceColour)).size, 7)
 })
