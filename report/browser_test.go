@@ -263,6 +263,12 @@ func TestPageAnswers(t *testing.T) {
 	if got := eval[string](t, ctx, `document.querySelector('#functions tbody tr').innerText`); !strings.Contains(got, "runtime.goexit") {
 		t.Errorf("the first function by cumulative CPU is %.60s", got)
 	}
+	click("a function of the table", "#functions tbody tr:nth-child(2) button")
+	time.Sleep(300 * time.Millisecond)
+	asked := eval[string](t, ctx, `document.querySelector('#functions tbody tr:nth-child(2) code').textContent`)
+	if got := eval[string](t, ctx, `document.querySelector('#flame .framename code').textContent`); got != asked {
+		t.Errorf("the flame graph shows %s, asked for %s", got, asked)
+	}
 	click("data of a chart", "#time details.data summary")
 	if got := eval[int](t, ctx, `document.querySelectorAll('#time details.data[open] tbody tr').length`); got < 10 {
 		t.Errorf("the chart's table has %d rows", got)

@@ -38,6 +38,7 @@ test('requests of a stretch are those of its steps', () => {
 test('requests by client, over time', () => {
   const c = requestChart(tracks, 3)
   assert.deepEqual(c.lines.map((l) => [l.label, l.values]), [['a', [1, 1, 5]], ['b', [0, 2, 0]]])
+  assert.deepEqual(requestChart(tracks, 3, [-0.5, 1]).lines[0]!.values, [1, 1, null]) // not recorded is not zero
   const many: Tracks = { ...tracks, requests: Array.from({ length: 12 }, (_, i) => ({ ...tracks.requests[2]!, agent: `c${i}` })) }
   const lines = requestChart(many, 3).lines
   assert.equal(lines.length, 8)

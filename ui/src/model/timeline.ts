@@ -49,8 +49,16 @@ export function diskCharts(t: Tracks): ChartData[] {
 
 const shown = 7
 
-/** Requests a second by client, those with the most of them, and the rest. */
-export function requestChart(t: Tracks, n: number): ChartData {
+/** When the round was recorded, as its phases tell; null where they do not. */
+export function recorded(r: Round): Range | null {
+  const p = r.recording.phases
+  return p.length > 0 ? [Math.min(...p.map((x) => x.from)), Math.max(...p.map((x) => x.to))] : null
+}
+
+/** Requests a second by client, those with the most of them, and the rest. Outside of what was recorded there is nothing, not zero. */
+export function requestChart(t: Tracks, n: number, when: Range | null = null): ChartData {
+  const x = axis(t.start, t.step, n)
+  const seen = (values: number[]): Values => values.map((v, i) => (when && (x[i]! + t.step <= when[0] || x[i]! >= when[1]) ? null : v))
   const by = new Map<string, number[]>()
   for (const g of t.requests) {
     const line = by.get(g.agent) ?? new Array<number>(n).fill(0)
@@ -60,11 +68,11 @@ export function requestChart(t: Tracks, n: number): ChartData {
   const all = [...by].map(([label, values]) => ({ label, values, sum: values.reduce((a, b) => a + b, 0) })).sort((a, b) => b.sum - a.sum || (a.label < b.label ? -1 : 1))
   const rest = all.slice(shown)
   const colours = clientColours(t)
-  const lines = all.slice(0, shown).map(({ label, values }) => ({ label, colour: colours.get(label)!, values: values as Values }))
+  const lines = all.slice(0, shown).map(({ label, values }) => ({ label, colour: colours.get(label)!, values: seen(values) }))
   if (rest.length > 0) {
-    lines.push({ label: `${rest.length} more`, colour: otherClients, values: rest.reduce((sum, r) => sum.map((v, i) => v + r.values[i]!), new Array<number>(n).fill(0)) })
+    lines.push({ label: `${rest.length} more`, colour: otherClients, values: seen(rest.reduce((sum, r) => sum.map((v, i) => v + r.values[i]!), new Array<number>(n).fill(0))) })
   }
-  return { x: axis(t.start, t.step, n), stacked: true, unit: 'requests/s', marks: [], lines }
+  return { x, stacked: true, unit: 'requests/s', marks: [], lines }
 }
 
 /** A colour for each client, the same in all charts and tables: those with the most requests differ. */

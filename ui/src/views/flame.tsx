@@ -1,10 +1,10 @@
 // The flame graph: which stacks, of what time, against what; and what of them.
-import { useMemo, useRef, useState } from 'preact/hooks'
+import { useEffect, useMemo, useRef, useState } from 'preact/hooks'
 import type { Round } from '../recording.ts'
 import { change, drawnWeight, scale, type By, type SideFacts, type Width } from '../model/flame/diff.ts'
 import { folded, pprof, speedscope, svg, type SvgBox } from '../model/flame/export.ts'
 import {
-  decode, fold, functionRows, inverted, noEdits, pattern, rounded, sandwich, search, Symbols, within,
+  decode, exactly, fold, functionRows, inverted, noEdits, pattern, rounded, sandwich, search, Symbols, within,
   type Edits, type FunctionRow, type Range, type Side, type Source, type Tree,
 } from '../model/flame/tree.ts'
 import { componentColour, differenceColour, differenceSteps, inkOn, kindColour, packageColour, unchanged, workKind, workKinds } from '../model/colour.ts'
@@ -18,7 +18,11 @@ interface Props {
   rounds: readonly Round[]
   /** The stretch of seconds that is selected in each round. */
   ranges: readonly (Range | null)[]
+  /** A function that a reader asked for elsewhere on the page. */
+  asked: Asked | null
 }
+
+export interface Asked { component: string; function: string }
 
 /** Where one side comes from. */
 interface Origin {
@@ -33,7 +37,7 @@ interface Origin {
 
 type Shape = 'down' | 'bottom' | 'sandwich'
 
-export function FlameGraph({ rounds, ranges }: Props) {
+export function FlameGraph({ rounds, ranges, asked }: Props) {
   const dark = useDark()
   const colour = useColour()
   const symbols = useMemo(() => new Symbols(), [rounds])
@@ -54,6 +58,14 @@ export function FlameGraph({ rounds, ranges }: Props) {
   const main = useRef<Control | null>(null)
   const callers = useRef<Control | null>(null)
 
+  useEffect(() => {
+    if (!asked) return
+    const own = origins.find((o) => o.component === asked.component && o.source.flame.source === 'pprof') ?? origins.find((o) => o.component === asked.component)
+    if (own) pick(own.key)
+    setShape('down')
+    setText(exactly(asked.function))
+    requestAnimationFrame(() => requestAnimationFrame(() => main.current?.match(1)))
+  }, [asked])
   const origin = origins.find((o) => o.key === picked) ?? origins[0]
   const others = useMemo(() => (origin ? against(origins, origin, rounds, ranges) : []), [origins, origin, rounds, ranges])
   const before = others.find((o) => o.key === other)

@@ -6,11 +6,12 @@ import { num, percent, splitFunction, value } from '../model/format.ts'
 import { componentColour } from '../model/colour.ts'
 import { functions, profiled, type By } from '../model/story.ts'
 import { Swatch } from './chart.tsx'
+import type { Asked } from './flame.tsx'
 import { useColour } from './theme.ts'
 
 const few = 15
 
-export function Functions({ rounds }: { rounds: readonly Round[] }) {
+export function Functions({ rounds, onFunction }: { rounds: readonly Round[]; onFunction: (a: Asked) => void }) {
   const colour = useColour()
   const components = useMemo(() => profiled(rounds), [rounds])
   const busiest = useMemo(() => components.toSorted((a, b) => cpuOf(rounds, b) - cpuOf(rounds, a))[0], [rounds, components])
@@ -50,7 +51,7 @@ export function Functions({ rounds }: { rounds: readonly Round[] }) {
               const [path, name] = splitFunction(row.key)
               return (
                 <tr key={row.key}>
-                  <th scope="row"><code><span class="path">{path}</span>{name}</code></th>
+                  <th scope="row"><button type="button" class="sort" title="show in the flame graph" onClick={() => onFunction({ component, function: row.key })}><code><span class="path">{path}</span>{name}</code></button></th>
                   {row.cells.map((f, i) => f
                     ? <Fragment key={i}><td class="n first">{percent(f.self)}</td><td class="n">{percent(f.cum)}</td><td class="n">{value(f.perMs)}</td></Fragment>
                     : <td key={i} colSpan={3} class="unmeasured first">not among the top</td>)}

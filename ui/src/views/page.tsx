@@ -6,7 +6,7 @@ import { stageRange } from '../model/timeline.ts'
 import type { Range } from '../model/flame/tree.ts'
 import { moment, percent, value } from '../model/format.ts'
 import { Chart } from './chart.tsx'
-import { FlameGraph } from './flame.tsx'
+import { FlameGraph, type Asked } from './flame.tsx'
 import { Functions } from './functions.tsx'
 import { Conclusions, Story } from './story.tsx'
 import { Logs } from './logs.tsx'
@@ -25,6 +25,11 @@ export function PageView({ page }: { page: Page }) {
   const showStage = (r: Round, stage: string) => {
     select(rounds.indexOf(r), stageRange(r, stage))
     document.getElementById('time')?.scrollIntoView()
+  }
+  const [asked, setAsked] = useState<Asked | null>(null)
+  const ask = (a: Asked) => {
+    setAsked({ ...a }) // the same one again is asked anew
+    document.getElementById('flame')?.scrollIntoView()
   }
   const base = rounds[0]
   const parts = [
@@ -53,15 +58,15 @@ export function PageView({ page }: { page: Page }) {
             <Indicators rounds={rounds} />
           </div>
         </section>
-        <section id="why"><h2>What it rests on</h2><Conclusions rounds={rounds} onStage={showStage} /></section>
+        <section id="why"><h2>What it rests on</h2><Conclusions rounds={rounds} onStage={showStage} onFunction={ask} /></section>
         <section id="waiting"><h2>Where pods waited</h2><Stages rounds={rounds} /></section>
         <section id="time"><Timeline rounds={rounds} ranges={ranges} onRange={select} /></section>
-        <section id="flame"><h2>Which code used the CPU</h2><FlameGraph rounds={rounds} ranges={ranges} /></section>
+        <section id="flame"><h2>Which code used the CPU</h2><FlameGraph rounds={rounds} ranges={ranges} asked={asked} /></section>
         <section id="requests"><h2>Who asked for what</h2><Requests rounds={rounds} ranges={ranges} /></section>
         <section id="pods"><h2>The slowest pods</h2><Pods rounds={rounds} ranges={ranges} /></section>
         <section id="latency"><h2>Latencies of all pods</h2><Latencies rounds={rounds} /></section>
         <section id="logs"><h2>What the logs say</h2><Logs rounds={rounds} ranges={ranges} /></section>
-        <section id="functions"><h2>Where the CPU went</h2><Functions rounds={rounds} /></section>
+        <section id="functions"><h2>Where the CPU went</h2><Functions rounds={rounds} onFunction={ask} /></section>
         <section id="conditions"><h2>Conditions</h2><Conditions rounds={page.rounds} /></section>
       </main>
       <footer>

@@ -3,6 +3,7 @@ import { useState } from 'preact/hooks'
 import type { PageFinding, Reason, Round } from '../recording.ts'
 import { change, num, percent, value } from '../model/format.ts'
 import { common, placeOf } from '../model/story.ts'
+import type { Asked } from './flame.tsx'
 import { roundColour } from '../model/colour.ts'
 import { useColour } from './theme.ts'
 
@@ -66,7 +67,7 @@ export function Settings({ label, set }: { label: string; set: readonly string[]
   )
 }
 
-export function Conclusions({ rounds, onStage }: { rounds: readonly Round[]; onStage: (r: Round, stage: string) => void }) {
+export function Conclusions({ rounds, onStage, onFunction }: { rounds: readonly Round[]; onStage: (r: Round, stage: string) => void; onFunction: (a: Asked) => void }) {
   return (
     <div class={`rounds of${Math.min(rounds.length, 3)}`}>
       {rounds.map((r, i) => (
@@ -77,7 +78,7 @@ export function Conclusions({ rounds, onStage }: { rounds: readonly Round[]; onS
             <div class="invalid"><b>Not valid. These numbers must not be used:</b><ul>{r.invalid.map((s) => <li key={s}>{s}</li>)}</ul></div>
           )}
           {r.assessed && r.findings.length === 0 && <p class="nothing">Nothing held it back that this run could show.</p>}
-          {r.findings.map((f, j) => <Finding key={j} f={f} onShow={() => onStage(r, f.stage)} />)}
+          {r.findings.map((f, j) => <Finding key={j} f={f} onShow={() => onStage(r, f.stage)} onFunction={onFunction} />)}
           <Reasons title="Not assessed" list={r.notAssessed} class="unknown" />
           <Reasons title="Ruled out" list={r.ruledOut} class="out" />
         </div>
@@ -87,7 +88,7 @@ export function Conclusions({ rounds, onStage }: { rounds: readonly Round[]; onS
   )
 }
 
-function Finding({ f, onShow }: { f: PageFinding; onShow: () => void }) {
+function Finding({ f, onShow, onFunction }: { f: PageFinding; onShow: () => void; onFunction: (a: Asked) => void }) {
   return (
     <article class={`finding ${f.class}`}>
       <h4>{f.summary}</h4>
@@ -98,7 +99,7 @@ function Finding({ f, onShow }: { f: PageFinding; onShow: () => void }) {
         <button type="button" class="show" onClick={onShow} title="selects the seconds in which most pods waited there">show when</button>
       </p>
       {f.cause && <p>{f.cause}</p>}
-      {f.codePath && <p class="small"><code>{f.codePath}</code></p>}
+      {f.codePath && <p class="small"><code>{f.codePath}</code> <button type="button" onClick={() => onFunction({ component: f.component, function: f.codePath })}>in the flame graph</button></p>}
       {f.evidence.length > 0 && (
         <table class="evidence">
           <thead><tr><th scope="col">Evidence</th><th scope="col" class="n">Value</th></tr></thead>

@@ -3,7 +3,7 @@
 import { useMemo, useState } from 'preact/hooks'
 import type { Round } from '../recording.ts'
 import { cpuChart, curveChart, extent, rateChart, union, type ChartData, type Extent } from '../model/chart.ts'
-import { diskCharts, requestChart, tidy, waitingChart, whole } from '../model/timeline.ts'
+import { diskCharts, recorded, requestChart, tidy, waitingChart, whole } from '../model/timeline.ts'
 import type { Range } from '../model/flame/tree.ts'
 import { duration, num } from '../model/format.ts'
 import { Chart } from './chart.tsx'
@@ -25,7 +25,7 @@ function chartsOf(r: Round): (Drawn | { title: string; missing: string })[] {
     { title: 'Pods waiting', data: waitingChart(r.curves), height: 130 },
     { title: 'Throughput and its bounds', data: rates, note: rates.notes.join(' '), height: 190 },
     r.cpu.series.length > 0 ? { title: 'CPU by process', data: cpuChart(r.cpu), height: 170 } : missing('CPU by process'),
-    r.tracks.requests.length > 0 ? { title: 'Requests by client', data: requestChart(r.tracks, steps || Math.ceil(whole(r)[1] - r.tracks.start)), height: 140 } : missing('Requests by client'),
+    r.tracks.requests.length > 0 ? { title: 'Requests by client', data: requestChart(r.tracks, steps || Math.ceil(whole(r)[1] - r.tracks.start), recorded(r)), height: 140 } : missing('Requests by client'),
     ...(r.tracks.disk.length > 0 ? diskCharts(r.tracks).map((data) => ({ title: data.unit === '%' ? 'Disk busy' : 'Disk', data, height: 100 })) : [missing('Disk')]),
   ]
 }
@@ -54,14 +54,14 @@ export function Timeline({ rounds, ranges, onRange }: Props) {
         <button type="button" class="switch" aria-pressed={close} disabled={ranges.every((r) => r === null)} onClick={() => setClose(!close)}>show only what is selected</button>
         <span class="hint">Seconds since the first pod was asked for. Drag over a chart to select seconds: flame graph and requests below follow. Double-click takes it back.</span>
       </div>
-      <div class={`rounds of${Math.min(rounds.length, 3)}`}>
+      <div class={`rounds aligned of${Math.min(rounds.length, 3)}`}>
         {rounds.map((r, i) => (
-          <div class="round" key={i}>
+          <div class="round" key={i} style={several ? { gridRow: `span ${2 + titles.length}` } : {}}>
             {several && <h3>{r.name}</h3>}
             <Bar r={r} axis={axes[i]!} view={x(i)} range={ranges[i] ?? null} onRange={(range) => onRange(i, range)} />
             {titles.map((t) => {
               const d = charts[i]!.find((c) => c.title === t)
-              if (!d) return null
+              if (!d) return <div key={t} />
               if (!('data' in d)) return <p class="missing" key={t}>{t}: {d.missing}.</p>
               const own = same ? shared.get(t)! : extent(d.data)
               return <Chart key={t} title={t} data={d.data} group={`round ${i}`} height={d.height} extent={{ x: [...x(i)], y: own.y }} {...(d.note ? { note: d.note } : {})}

@@ -5,7 +5,7 @@ import { change, drawnWeight, scale } from './diff.ts'
 import { escape, folded, speedscope, svg } from './export.ts'
 import { hit, layout, neighbour, order, reading, zoomFor } from './layout.ts'
 import { differenceColour, differenceSteps, inkOn, kindColour, workKind, workKinds } from '../colour.ts'
-import { decode, fold, functionRows, inverted, noEdits, pattern, rounded, sandwich, search, sums, Symbols, within, type Edits, type Source, type Tree } from './tree.ts'
+import { decode, exactly, fold, functionRows, inverted, noEdits, pattern, rounded, sandwich, search, sums, Symbols, within, type Edits, type Source, type Tree } from './tree.ts'
 
 /** Folded lines as a tree of the file, each sample in the interval named behind its count. */
 function made(lines: string, more: Partial<Flame> = {}): { flames: Flames; symbols: Symbols; source: Source } {
@@ -129,6 +129,8 @@ test('what is typed is a regular expression where it is one', () => {
   assert.ok(!pattern('Main')!.test('main'))
   assert.ok(pattern('(*Cacher')!.test('cacher.(*Cacher).GetList'))
   assert.equal(pattern('  '), null)
+  assert.ok(pattern(exactly('sync.(*Map[k8s.io/x.T]).Load'))!.test('sync.(*Map[k8s.io/x.T]).Load'))
+  assert.ok(!pattern(exactly('runtime.gc'))!.test('runtime.gcDrain'))
 })
 
 test('rows hold what is wide enough, and the rest as one', () => {

@@ -267,6 +267,11 @@ export function search(t: Tree, matches: (name: number) => boolean): Found {
   return { hit, frames, weight }
 }
 
+const literally = (text: string) => text.replace(/[.*+?^${}()|[\]\\]/g, '\\$&')
+
+/** The pattern that only this function matches. */
+export const exactly = (name: string): string => `^${literally(name)}$`
+
 /** What a reader typed: a regular expression if it is one, else the text itself; case counts only where it has capitals. */
 export function pattern(text: string): RegExp | null {
   if (text.trim() === '') return null
@@ -274,7 +279,7 @@ export function pattern(text: string): RegExp | null {
   try {
     return new RegExp(text, flags)
   } catch {
-    return new RegExp(text.replace(/[.*+?^${}()|[\]\\]/g, '\\$&'), flags)
+    return new RegExp(literally(text), flags)
   }
 }
 
