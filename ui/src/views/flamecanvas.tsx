@@ -1,8 +1,8 @@
 // One flame graph on a canvas as high as its window: rows that are scrolled out
 // of sight are not drawn, so that neither depth nor number of frames matters.
 import type { RefObject } from 'preact'
-import { useEffect, useLayoutEffect, useMemo, useRef, useState } from 'preact/hooks'
-import { hit as boxAt, layout, neighbour, order, reading, depth as depthOf, zoomFor, type Row } from '../model/flame/layout.ts'
+import { useLayoutEffect, useMemo, useRef, useState } from 'preact/hooks'
+import { hit as boxAt, layout, neighbour, order, depth as depthOf, zoomFor, type Row } from '../model/flame/layout.ts'
 import { path, type Found, type Tree } from '../model/flame/tree.ts'
 import { inkOn } from '../model/colour.ts'
 import { useDark } from './theme.ts'
@@ -86,8 +86,10 @@ export function FlameCanvas({ tree, weight, up, label, fill, text, found, onFram
     })
   }
   useLayoutEffect(paint)
-  // Flames begin at the bottom.
-  useEffect(() => { scroller.current!.scrollTop = up ? height : 0 }, [up])
+  // Flames begin at the bottom, where their roots are.
+  const drawn = width > 0
+  useLayoutEffect(() => { if (up) scroller.current!.scrollTop = height }, [up, tree, drawn])
+  useLayoutEffect(() => { if (!up) scroller.current!.scrollTop = 0 }, [up])
 
   const show = (frame: number) => {
     const el = scroller.current!
@@ -118,13 +120,10 @@ export function FlameCanvas({ tree, weight, up, label, fill, text, found, onFram
   }
   const step = (by: 1 | -1) => {
     if (!found || found.frames === 0) return
-    const all = reading(c)
-    const n = all.length
-    const from = all.indexOf(selected)
-    for (let k = 1; k <= n; k++) {
-      const f = all[(from + by * k + n * 2) % n]!
-      if (found.hit[f]) return select(f)
-    }
+    // The heaviest first: of hundreds of matches those are worth a look.
+    const all = found.outermost.toSorted((a, b) => weight[b]! - weight[a]! || a - b)
+    const now = all.indexOf(selected)
+    select(all[now < 0 ? (by > 0 ? 0 : all.length - 1) : (now + by + all.length) % all.length]!)
   }
   control.current = { match: step, zoom: goto, rows: () => ({ rows, width }) }
 
@@ -206,7 +205,7 @@ export function draw(ctx: CanvasRenderingContext2D, p: Picture): number {
     for (let i = 0; i < r.x.length; i++) {
       const f = r.frame[i]!
       const w = r.w[i]!
-      ctx.globalAlpha = f < 0 ? 0.35 : p.found && !p.found[f] ? 0.3 : 1
+      ctx.globalAlpha = f < 0 ? 0.35 : p.found && !p.found[f] ? 0.4 : 1
       ctx.fillStyle = f < 0 ? p.muted : p.fill(f)
       ctx.fillRect(r.x[i]!, y, w > 3 ? w - 0.5 : w, rowHeight - 1)
     }

@@ -3,7 +3,7 @@ import { test } from 'node:test'
 import type { Flame, Flames } from '../../recording.ts'
 import { change, drawnWeight, scale } from './diff.ts'
 import { escape, folded, speedscope, svg } from './export.ts'
-import { hit, layout, neighbour, order, reading, zoomFor } from './layout.ts'
+import { hit, layout, neighbour, order, zoomFor } from './layout.ts'
 import { differenceColour, differenceSteps, inkOn, kindColour, workKind, workKinds } from '../colour.ts'
 import { decode, exactly, fold, functionRows, inverted, noEdits, pattern, rounded, sandwich, search, sums, Symbols, within, type Edits, type Source, type Tree } from './tree.ts'
 
@@ -68,6 +68,7 @@ test('a function that calls itself counts once', () => {
   const rows = new Map(functionRows(t).map((r) => [symbols.name(r.name), r]))
   assert.deepEqual([rows.get('f')!.self[0], rows.get('f')!.total[0]], [2, 5])
   assert.equal(search(t, (n) => symbols.name(n) === 'f').weight[0], 5)
+  assert.equal(search(t, (n) => symbols.name(n) === 'f').outermost.length, 1)
 })
 
 test('edits', () => {
@@ -154,7 +155,6 @@ test('rows hold what is wide enough, and the rest as one', () => {
   assert.equal(neighbour(t, c, 0, 'callee'), rows[1]!.frame[0])
   assert.equal(neighbour(t, c, rows[1]!.frame[0]!, 'right'), rows[1]!.frame[1])
   assert.equal(neighbour(t, c, rows[1]!.frame[1]!, 'right'), rows[1]!.frame[1])
-  assert.equal(reading(c).length, t.name.length)
 })
 
 test('the work of a layout follows the pixels, not the frames', () => {

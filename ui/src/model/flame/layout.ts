@@ -80,18 +80,6 @@ export function depth(t: Tree, frame: number): number {
   return d
 }
 
-/** All frames from the outermost inwards, callees heaviest first: the order in which matches follow each other. */
-export function reading(c: Callees): Int32Array {
-  const out = new Int32Array(c.start.length - 1)
-  const stack = [0]
-  for (let k = 0; stack.length > 0; k++) {
-    const f = stack.pop()!
-    out[k] = f
-    for (let j = c.start[f + 1]! - 1; j >= c.start[f]!; j--) stack.push(c.list[j]!)
-  }
-  return out
-}
-
 /** The frame that must be zoomed to for a frame to be at least so wide: itself or the nearest caller from which it is. */
 export function zoomFor(t: Tree, weight: Float64Array, frame: number, width: number, least: number): number {
   for (const f of [0, ...path(t, frame)]) {

@@ -242,6 +242,8 @@ export function path(t: Tree, frame: number): number[] {
 export interface Found {
   hit: Uint8Array // of each frame
   frames: number
+  /** The matches with no match above them. */
+  outermost: number[]
   /** Weight of all stacks with a match, each counted once, by side. */
   weight: number[]
 }
@@ -252,6 +254,7 @@ export function search(t: Tree, matches: (name: number) => boolean): Found {
   const inside = new Uint8Array(t.name.length)
   const weight = t.total.map(() => 0)
   const known = new Map<number, boolean>()
+  const outermost: number[] = []
   let frames = 0
   for (let i = 1; i < t.name.length; i++) {
     const name = t.name[i]!
@@ -261,10 +264,13 @@ export function search(t: Tree, matches: (name: number) => boolean): Found {
     if (!m) continue
     hit[i] = 1
     frames++
-    if (!inside[i]) t.total.forEach((total, side) => { weight[side]! += total[i]! })
+    if (!inside[i]) {
+      outermost.push(i)
+      t.total.forEach((total, side) => { weight[side]! += total[i]! })
+    }
     inside[i] = 1
   }
-  return { hit, frames, weight }
+  return { hit, frames, outermost, weight }
 }
 
 const literally = (text: string) => text.replace(/[.*+?^${}()|[\]\\]/g, '\\$&')
