@@ -3,10 +3,12 @@
 import { useMemo, useState } from 'preact/hooks'
 import type { Round } from '../recording.ts'
 import { cpuChart, curveChart, extent, rateChart, union, type ChartData, type Extent } from '../model/chart.ts'
-import { diskCharts, recorded, requestChart, tidy, waitingChart, whole } from '../model/timeline.ts'
+import { diskCharts, recorded, requestChart, stageRange, tidy, waitingChart, whole } from '../model/timeline.ts'
 import type { Range } from '../model/flame/tree.ts'
 import { duration, num } from '../model/format.ts'
-import { Chart } from './chart.tsx'
+import { stageColour } from '../model/colour.ts'
+import { Chart, Swatch } from './chart.tsx'
+import { useColour } from './theme.ts'
 
 interface Props {
   rounds: readonly Round[]
@@ -52,7 +54,7 @@ export function Timeline({ rounds, ranges, onRange }: Props) {
         <h2>Over time</h2>
         {several && <button type="button" class="switch" aria-pressed={same} onClick={() => setSame(!same)}>same axes in all rounds</button>}
         <button type="button" class="switch" aria-pressed={close} disabled={ranges.every((r) => r === null)} onClick={() => setClose(!close)}>show only what is selected</button>
-        <span class="hint">Seconds since the first pod was asked for. Drag over a chart to select seconds: flame graph and requests below follow. Double-click takes it back.</span>
+        <span class="hint">Seconds since the first pod was asked for. Drag over a chart to select seconds: flame graph, requests, pods and logs below follow. Double-click takes it back.</span>
       </div>
       <div class={`rounds aligned of${Math.min(rounds.length, 3)}`}>
         {rounds.map((r, i) => (
@@ -76,6 +78,9 @@ export function Timeline({ rounds, ranges, onRange }: Props) {
 
 /** Phases, spikes and rhythms of a round on its axis, and the selection: by number, by key, or by what is marked. */
 function Bar({ r, axis, view, range, onRange }: { r: Round; axis: Range; view: Range; range: Range | null; onRange: (r: Range | null) => void }) {
+  const colour = useColour()
+  // A finding is about a stage: it is marked where most pods waited there.
+  const marks = useMemo(() => r.findings.filter((f) => f.stage !== '').slice(0, 4).map((f) => ({ f, at: stageRange(r, f.stage) })), [r])
   const span = view[1] - view[0]
   const left = (t: number) => `${(100 * Math.min(1, Math.max(0, (t - view[0]) / span))).toFixed(3)}%`
   const size = (a: number, b: number) => `${(100 * Math.max(0, Math.min(view[1], b) - Math.max(view[0], a)) / span).toFixed(3)}%`
@@ -105,12 +110,14 @@ function Bar({ r, axis, view, range, onRange }: { r: Round; axis: Range; view: R
         aria-valuemin={axis[0]} aria-valuemax={axis[1]} aria-valuenow={range ? range[0] : axis[0]} aria-valuetext={range ? `${num(range[0])} to ${num(range[1])} s` : 'all'} onKeyDown={key}>
         {phases.map((p, i) => <span class={`phase ${p.kind}`} key={i} style={{ left: left(p.from), width: size(p.from, p.to) }} title={`phase ${p.name} (${p.kind}), ${num(p.from)} to ${num(p.to)} s`}>{p.name}</span>)}
         {r.tracks.spikes.map((m, i) => <i class="spike" key={`s${i}`} style={{ left: left(m.from), width: size(m.from, m.to) }} title={m.text} />)}
+        {marks.map(({ f, at }, i) => <i class="found" key={`f${i}`} style={{ left: left(at[0]), width: size(at[0], at[1]), background: colour(stageColour(f.stage)) }} title={f.summary} />)}
         {range && <i class="chosen" style={{ left: left(range[0]), width: size(range[0], range[1]) }} />}
       </div>
       <p class="pick">
         <span>Seconds {field(0)} to {field(1)}{range && <> · {duration(Math.round((range[1] - range[0]) * 10) / 10)}</>}</span>
         {r.recording.phases.filter((p) => tidy([p.from, p.to], axis)).map((p, i) => <button type="button" key={i} onClick={() => put(p.from, p.to)}>{p.name}</button>)}
         {r.tracks.spikes.slice(0, 5).map((m, i) => <button type="button" key={`s${i}`} title={m.text} onClick={() => put(m.from, m.to)}>spike at {duration(Math.round(m.from))}</button>)}
+        {marks.map(({ f, at }, i) => <button type="button" key={`f${i}`} title={`${f.summary}: the seconds with half of the most pods waiting or more`} onClick={() => put(at[0], at[1])}><Swatch colour={colour(stageColour(f.stage))} /> {f.id}</button>)}
         {range && <button type="button" onClick={() => onRange(null)}>all</button>}
       </p>
       {r.tracks.rhythms.length > 0 && <p class="small">{r.tracks.rhythms.slice(0, 3).map((x, i) => <span key={i}>{i > 0 && ' · '}<b>{x.name.length > 80 ? `${x.name.slice(0, 79)}…` : x.name}</b> {x.text}</span>)}</p>}
