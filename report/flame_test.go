@@ -4,13 +4,16 @@ import (
 	"bytes"
 	"encoding/json"
 	"encoding/xml"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -323,7 +326,70 @@ func TestFlameGraphAgreesWithPprof(t *testing.T) {
 	if !vanished {
 		t.Error("nothing vanished: the comparison shows little")
 	}
+
+	// And as the command itself prints it.
+	if err := os.Remove(filepath.Join(dir, "stacks.folded")); err != nil {
+		t.Fatal(err)
+	}
+	button("folded")
+	cum := map[string]float64{}
+	for _, l := range strings.Split(strings.TrimSpace(string(saved("stacks.folded"))), "\n") {
+		f := strings.Fields(l)
+		var was, is int
+		if _, err := fmt.Sscan(f[len(f)-2]+" "+f[len(f)-1], &was, &is); err != nil {
+			t.Fatalf("%q: %v", l, err)
+		}
+		seen := map[string]bool{}
+		for _, name := range strings.Split(strings.Join(f[:len(f)-2], " "), ";") {
+			if !seen[name] {
+				seen[name] = true
+				cum[name] += float64(is-was) * float64(exported.Period) / 1e6
+			}
+		}
+	}
+	printed := diffBase(t, after, before)
+	for name, want := range printed {
+		if got := cum[name]; got-want > 0.01 || want-got > 0.01 {
+			t.Errorf("%s: %v ms more, pprof prints %v", name, got, want)
+		}
+	}
+	if len(printed) < 100 {
+		t.Errorf("pprof printed %d functions", len(printed))
+	}
 	w.check(t, file)
+}
+
+// diffBase is what go tool pprof -diff_base prints of each function's
+// cumulative milliseconds.
+func diffBase(t *testing.T, base, p *profile.Profile) map[string]float64 {
+	t.Helper()
+	dir := t.TempDir()
+	for name, p := range map[string]*profile.Profile{"base": base, "p": p} {
+		f, err := os.Create(filepath.Join(dir, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := errors.Join(p.Write(f), f.Close()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	cmd := exec.Command("go", "tool", "pprof", "-top", "-nodecount=0", "-nodefraction=0", "-unit=ms", "-diff_base="+filepath.Join(dir, "base"), filepath.Join(dir, "p"))
+	cmd.Stderr = os.Stderr
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("go tool pprof: %v", err)
+	}
+	got := map[string]float64{}
+	line := regexp.MustCompile(`(?m)^\s*-?[\d.]+(?:ms)?\s+-?[\d.]+%\s+-?[\d.]+%\s+(-?[\d.]+)(?:ms)?\s+-?[\d.]+%\s+(.+)$`)
+	for _, m := range line.FindAllStringSubmatch(string(out), -1) {
+		name := strings.TrimSuffix(strings.TrimSuffix(m[2], " (inline)"), " (partial-inline)")
+		v, err := strconv.ParseFloat(m[1], 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got[name] = v
+	}
+	return got
 }
 
 func wellFormed(data []byte) error {
