@@ -42,6 +42,17 @@ demo: build ## build all, then find and fix a control plane's bottlenecks, one a
 bench: build ## measure kubedyno against kwok, in turns, on one control plane
 	cd bench && $(GO) run . -kubedyno ../$(BIN)/kubedyno -lab ../$(BIN)/kubedyno-lab $(BENCHFLAGS)
 
+.PHONY: accuracy
+accuracy: build ## measure how right diagnoses are: hours; goes on where it was ended
+	$(BIN)/kubedyno fault campaign --out accuracy --healthy 60 --pairs 20
+	$(BIN)/kubedyno fault accuracy accuracy -o hitrates > diagnose/hitrates.json
+	$(BIN)/kubedyno fault accuracy accuracy -o markdown > docs/accuracy.md
+
+SEED ?= 1
+.PHONY: accuracy-sample
+accuracy-sample: build ## the same with 24 of its runs, drawn at random (SEED=…): half an hour
+	$(BIN)/kubedyno fault campaign --out accuracy-sample-$(SEED) --healthy 60 --pairs 20 --sample 24 --seed $(SEED)
+
 .PHONY: lint
 lint: ui/node_modules ## vet, staticcheck, gofmt and the page's type check
 	@test -z "$$(git ls-files '*.go' | xargs gofmt -l)" || { echo "not gofmt-ed:"; git ls-files '*.go' | xargs gofmt -l; exit 1; }

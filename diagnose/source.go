@@ -53,7 +53,6 @@ var Metrics = []string{
 	"aggregator_openapi_v2_regeneration_count",
 	"aggregator_unavailable_apiservice",
 	"apiextensions_openapi_v2_regeneration_count",
-	"apiserver_admission_controller_admission_duration_seconds_count",
 	"apiserver_admission_controller_admission_duration_seconds_sum",
 	"apiserver_admission_webhook_admission_duration_seconds_count",
 	"apiserver_admission_webhook_admission_duration_seconds_sum",
@@ -118,4 +117,16 @@ var Metrics = []string{
 	"workqueue_queue_duration_seconds_sum",
 	"workqueue_retries_total",
 	"workqueue_work_duration_seconds_sum",
+}
+
+// ThinSeries says whether a diagnosis reads a series of one of Metrics: of those
+// that have many it reads a few.
+func ThinSeries(metric string, labels map[string]string) bool {
+	switch metric {
+	case "etcd_request_duration_seconds_bucket":
+		return labels["operation"] == "get" && labels["le"] == "0.005"
+	case "apiserver_admission_controller_admission_duration_seconds_sum":
+		return labels["name"] == "ResourceQuota" && labels["operation"] == "CREATE"
+	}
+	return true
 }

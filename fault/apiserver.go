@@ -192,7 +192,7 @@ var apiserver = []Fault{
 	},
 	{
 		Name: "many-bindings", Number: "F34", Title: "thousands of role bindings", Holds: "every request, while it is authorised",
-		Parameter: Parameter{Means: "bindings, of 100 users each", Kind: Number, Low: "300", Middle: "1500", High: "4000"},
+		Parameter: Parameter{Means: "bindings, of 100 users each", Kind: Number, Low: "1000", Middle: "3000", High: "6000"},
 		Right:     []Place{{Component: kubeAPIServer, Resource: "cpu"}},
 		Alike:     []string{"starved-apiserver", "verbose-log"},
 		Doc: `For each request the API server looks through all ClusterRoleBindings, and the RoleBindings of the namespace, for one that allows it.

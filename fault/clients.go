@@ -345,7 +345,7 @@ actors:
 	},
 	{
 		Name: "watch-fanout", Number: "F27", Title: "too many watches on pods", Holds: "the API server's CPU, at every change of a pod",
-		Parameter: Parameter{Means: "watches", Kind: Number, Low: "50", Middle: "200", High: "600"},
+		Parameter: Parameter{Means: "watches", Kind: Number, Low: "200", Middle: "600", High: "1200"},
 		Right:     []Place{{Component: client("agents"), Resource: "watch"}, {Component: client("agents"), Resource: "cpu"}},
 		Alike:     []string{"list-storm", "relist-storm"},
 		Doc: `Each change of a pod is sent to everybody who watches all pods. An agent on each node that does costs nodes times changes.

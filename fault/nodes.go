@@ -21,7 +21,7 @@ var nodes = []Fault{
 	{
 		Name: "slow-images", Number: "F59", Title: "images are pulled slowly, one after the other", Holds: "the start of pods",
 		Parameter: Parameter{Means: "what a pull takes", Kind: Duration, Low: "1s", Middle: "5s", High: "15s"},
-		Right:     []Place{{"node", "start", "network"}, {"node", "start", "disk"}},
+		Right:     []Place{{"node", "start", "network"}, {"node", "start", "disk"}, {"node", "start", "workers"}},
 		Alike:     []string{"slow-node-disk"},
 		Doc: `The first pod of an image on a node waits for the pull, and kubelets pull one image at a time.
 

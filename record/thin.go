@@ -13,8 +13,9 @@ import (
 // with the named metrics only, so that it is small enough to be kept beside a
 // test. Whatever was left out is a gap of the copy. Tables are copied with all
 // their rows, but for requests: request empties what of one nobody reads, and says
-// whether anybody reads the rest.
-func Thin(r *Recording, dir string, metrics []string, request func(*Request) bool) (err error) {
+// whether anybody reads the rest. series says whether anybody reads that series of a
+// metric.
+func Thin(r *Recording, dir string, metrics []string, series func(metric string, labels map[string]string) bool, request func(*Request) bool) (err error) {
 	m := r.Meta()
 	m.Machine.Kernel, _, _ = strings.Cut(m.Machine.Kernel, "-")
 	w, err := Create(dir, m)
@@ -85,11 +86,14 @@ func Thin(r *Recording, dir string, metrics []string, request func(*Request) boo
 	steady, hasSteady := r.Steady()
 	var samples []sample
 	for _, name := range metrics {
-		series, err := r.Points(name, nil, Window{m.Started, m.Ended.Add(time.Second)})
+		all, err := r.Points(name, nil, Window{m.Started, m.Ended.Add(time.Second)})
 		if err != nil {
 			return err
 		}
-		for _, s := range series {
+		for _, s := range all {
+			if !series(name, s.Labels) {
+				continue
+			}
 			if hasSteady && atRest(name, s.Points, steady.Start) {
 				continue
 			}

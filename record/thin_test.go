@@ -34,7 +34,7 @@ func TestThin(t *testing.T) {
 		t.Fatal(err)
 	}
 	whole := open(t, filepath.Join(dir, "whole"))
-	if err := Thin(whole, filepath.Join(dir, "thin"), []string{"kept_total"}, func(*Request) bool { return true }); err != nil {
+	if err := Thin(whole, filepath.Join(dir, "thin"), []string{"kept_total"}, func(string, map[string]string) bool { return true }, func(*Request) bool { return true }); err != nil {
 		t.Fatal(err)
 	}
 	thin := open(t, filepath.Join(dir, "thin"))

@@ -27,8 +27,8 @@ func TestRecordings(t *testing.T) {
 	for _, meta := range wants {
 		dir := filepath.Dir(meta)
 		t.Run(filepath.Base(dir), func(t *testing.T) {
-			if size := folderBytes(t, dir); size > 200<<10 {
-				t.Errorf("%d KiB: a recording that is kept must stay below 200", size>>10)
+			if size := folderBytes(t, dir); size > 400<<10 {
+				t.Errorf("%d KiB: a recording that is kept must stay below 400", size>>10)
 			}
 			rec, err := record.Open(dir)
 			if err != nil {

@@ -8,7 +8,7 @@ import (
 
 const (
 	// slow is the mean sync of etcd's log, in seconds, from which it suffers.
-	slow = 0.003
+	slow = 0.002
 	// heavy is how much a neighbour must write: a million bytes a second, and
 	// more than etcd itself.
 	heavy = 1e6
@@ -23,7 +23,7 @@ var Detector = diagnose.Detector{
 	Title: "Another process keeps etcd's disk busy",
 	Doc: `etcd waits for its disk at each sync, and a disk serves what came first. A process that writes much, an audit log, container logs, image pulls, a backup, makes etcd's syncs wait behind its own.
 
-**Evidence.** Syncs of etcd's log take at least 3 ms on average, and some process other than etcd writes at least 1 MB/s to storage and more than etcd does, while etcd's syncs are slow.
+**Evidence.** Syncs of etcd's log take at least 2 ms on average, and some process other than etcd writes at least 1 MB/s to storage and more than etcd does, while etcd's syncs are slow.
 
 **Risk.** Where nobody suffered (yet), a neighbour that writes 10 MB/s or more is named as a risk.
 

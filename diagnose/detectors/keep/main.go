@@ -30,5 +30,5 @@ func keep(from, to string) error {
 		return err
 	}
 	defer rec.Close()
-	return record.Thin(rec, to, diagnose.Metrics, diagnose.ThinRequests(rec.Meta()))
+	return record.Thin(rec, to, diagnose.Metrics, diagnose.ThinSeries, diagnose.ThinRequests(rec.Meta()))
 }

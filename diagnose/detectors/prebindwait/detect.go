@@ -79,6 +79,7 @@ func detect(v *diagnose.View, earlier []diagnose.Finding) diagnose.Outcome {
 		f.Cause = fmt.Sprintf("plugin %s holds pods at %s", p.Name, where)
 		f.Evidence = append(f.Evidence, diagnose.Evidence{Kind: "wait", Ref: fmt.Sprintf("scheduler_plugin_execution_duration_seconds{plugin=%q}", p.Name), Value: p.Microseconds / 1e6, Unit: "s", Text: fmt.Sprintf("%.2f s each time at %s (%d samples)", p.Microseconds/1e6, where, p.N)})
 		if p.Name == "VolumeBinding" {
+			f.Resource = "disk"
 			f.Cause = "pods wait until their volumes are provisioned and bound"
 			f.Summary = fmt.Sprintf("Pods wait %.1f s each for their volumes to be provisioned, after their node was chosen; the scheduler and binding are not what holds them.", each)
 			f.Advice.Text = "Look at the provisioner of the pods' StorageClass: its workers, its client limit, its leader election, its backend."

@@ -2,6 +2,7 @@ package unusualwork
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/kubedyno/kubedyno/analysis/functions"
 	"github.com/kubedyno/kubedyno/diagnose"
@@ -41,6 +42,8 @@ documents of the API. Where one of them is not, it need not be.
 **Evidence.** CPU profiles of the load: of all stacks, the share that came through the work's functions, at least about three times the largest share of healthy runs (8-12 %), and at
 least 5 % of a CPU.
 
+**Who.** Of scrapes, the client is named that sends three of five reads that are of no resource, where it is no component.
+
 **Class.** Waste; a bottleneck where the CPU is full and this is at least a fifth of it.
 
 **Look-alikes.** Where a detector knows more of that work (connection-churn, policy-cost, verbosity, crd-churn) and found it, this one leaves it to it. Garbage collection has its own.`,
@@ -75,6 +78,9 @@ func detect(v *diagnose.View, earlier []diagnose.Finding) diagnose.Outcome {
 			Advice:    diagnose.Advice{Text: "Look at " + k.look + "."},
 			RefutedBy: "a healthy run of the same load with the same share",
 		}
+		if k.path == functions.PathMetrics {
+			name(v, &f)
+		}
 		consumer.Weigh(v, &f)
 		found = append(found, f)
 	}
@@ -82,4 +88,30 @@ func detect(v *diagnose.View, earlier []diagnose.Finding) diagnose.Outcome {
 		return diagnose.NotThere("scrapes, handshakes, authorization, policies, logging and OpenAPI take what they usually do")
 	}
 	return diagnose.Found(found...)
+}
+
+// most is the part of the reads of no resource from which one client is the one
+// that scrapes.
+const most = 0.6
+
+// name names the client that scrapes.
+func name(v *diagnose.View, f *diagnose.Finding) {
+	all := 0
+	var best diagnose.Talk
+	for _, t := range v.TalksOf(func(t *diagnose.Talk) bool { return t.Resource == "" && t.Verb == "get" }) {
+		all += t.Count
+		if t.Count > best.Count {
+			best = t
+		}
+	}
+	switch best.Agent {
+	case "", diagnose.APIServer, diagnose.ControllerManager, diagnose.Scheduler:
+		return
+	}
+	if best.Harness || float64(best.Count) < most*float64(all) {
+		return
+	}
+	f.Component, f.Sources = "client:"+best.Agent, f.Sources+1
+	f.Summary = fmt.Sprintf("%s reads the API server's metrics %.1f times a second, which takes %s", best.Agent, float64(best.Count)/v.Span(), strings.Replace(strings.TrimPrefix(f.Summary, "kube-apiserver answers scrapes of its metrics with "), "of its CPU", "of the server's CPU", 1))
+	f.Evidence = append(f.Evidence, diagnose.Evidence{Kind: "rate", Ref: "requests: of no resource, by " + best.Agent, Value: float64(best.Count) / v.Span(), Unit: "1/s", Text: fmt.Sprintf("%d of %d reads of no resource are its own", best.Count, all)})
 }
