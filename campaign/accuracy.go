@@ -36,6 +36,9 @@ type AccuracyOptions struct {
 	Done func(n, of int, before bool, t fault.Trial, err error)
 }
 
+// ErrFewPairs is the error of a plan with more pairs of faults than there are.
+var ErrFewPairs = errors.New("not enough faults")
+
 // planned is one run of a measurement of accuracy.
 type planned struct {
 	name   string // of its folder
@@ -168,7 +171,7 @@ func (o AccuracyOptions) pairs(byShow map[string][]*fault.Fault, random *rand.Ra
 		}
 	}
 	if len(all) < o.Pairs {
-		return nil, fmt.Errorf("%d runs with two faults: only %d pairs of the chosen faults can be had together", o.Pairs, len(all))
+		return nil, fmt.Errorf("%d runs with two faults: %w: only %d pairs of the chosen ones can be had together", o.Pairs, ErrFewPairs, len(all))
 	}
 	random.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
 	return all[:o.Pairs], nil

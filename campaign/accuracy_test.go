@@ -1,8 +1,8 @@
 package campaign
 
 import (
+	"errors"
 	"slices"
-	"strings"
 	"testing"
 
 	"github.com/kubedyno/kubedyno/experiment"
@@ -60,7 +60,7 @@ func TestPlan(t *testing.T) {
 	if some, _ := o.plan(); len(some) != 7 || !slices.Equal(names(some), names(other)[:7]) {
 		t.Errorf("a sample is no part of the whole: %v", names(some))
 	}
-	if _, err := (AccuracyOptions{Faults: []string{"slow-fsync"}, Pairs: 1}).plan(); err == nil || !strings.Contains(err.Error(), "only 0 pairs") {
+	if _, err := (AccuracyOptions{Faults: []string{"slow-fsync"}, Pairs: 1}).plan(); !errors.Is(err, ErrFewPairs) {
 		t.Errorf("a pair of one fault: %v", err)
 	}
 }

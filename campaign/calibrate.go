@@ -35,7 +35,7 @@ var ErrNotHealthy = errors.New("the runs are not healthy")
 // they looked like. A run that is not valid does not count and is made again; as
 // many such runs as there should be healthy ones end it.
 func Calibrate(ctx context.Context, o CalibrateOptions) (*record.Calibration, error) {
-	if err := makeEmpty(o.Out); err != nil {
+	if err := makeEmpty(o.Out, "--keep"); err != nil {
 		return nil, err
 	}
 	c := &record.Calibration{Schema: record.CalibrationSchema, Features: map[string]record.Healthy{}, Verdicts: map[string]int{}}

@@ -69,7 +69,7 @@ func Prove(ctx context.Context, o ProveOptions) (*compare.Proof, error) {
 	if err := base.complete(o.Sets); err != nil {
 		return nil, err
 	}
-	if err := makeEmpty(o.Out); err != nil {
+	if err := makeEmpty(o.Out, "--out"); err != nil {
 		return nil, err
 	}
 	proof := &compare.Proof{Schema: compare.ProofSchema, Baseline: relative(o.Out, o.Recording)}
@@ -294,17 +294,22 @@ func merge(have, add []string) []string {
 	return all
 }
 
-func makeEmpty(dir string) error {
+// ErrNotEmpty is the error of a folder for recordings that has something in it.
+var ErrNotEmpty = errors.New("the folder is not empty")
+
+// makeEmpty makes a folder, which must be empty where it is there already; flag
+// is how another one is named.
+func makeEmpty(dir, flag string) error {
 	entries, err := os.ReadDir(dir)
 	switch {
 	case errors.Is(err, os.ErrNotExist):
 		if err := os.MkdirAll(dir, 0o755); err != nil {
-			return fmt.Errorf("make a folder for the proof: %w", err)
+			return fmt.Errorf("make a folder for the recordings: %w", err)
 		}
 	case err != nil:
-		return fmt.Errorf("folder for the proof: %w", err)
+		return fmt.Errorf("folder for the recordings: %w", err)
 	case len(entries) > 0:
-		return fmt.Errorf("folder for the proof: %s is not empty; name another with --out, or remove it", dir)
+		return fmt.Errorf("%s: %w; name another with %s, or remove it", dir, ErrNotEmpty, flag)
 	}
 	return nil
 }

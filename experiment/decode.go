@@ -190,6 +190,7 @@ type place struct {
 	file         string // the template's; empty: the experiment's
 	line, column int
 	set          string // the --set setting, where one gave the value
+	flag         string // the flag with its value, where another gave it
 }
 
 func newSource(file string) source {
@@ -222,6 +223,9 @@ func (s source) problem(path, text string) Problem {
 			}
 			if pl.set != "" {
 				p.File = "--set " + pl.set
+			}
+			if pl.flag != "" {
+				return Problem{File: pl.flag, Text: text}
 			}
 			return p
 		}

@@ -6,6 +6,7 @@ import (
 	"regexp"
 	"slices"
 	"strconv"
+	"strings"
 
 	"go.yaml.in/yaml/v3"
 )
@@ -38,9 +39,20 @@ func (f Fault) Strength() string {
 // has been laid over it, and stands among its settings.
 func (e *Experiment) Made() []Fault { return slices.Clone(e.made) }
 
+// AddFault adds the fault of a flag NAME, NAME=low, NAME=middle, NAME=high or
+// NAME=VALUE. What is wrong with it is said of the flag.
+func (e *Experiment) AddFault(flag, text string) {
+	name, strength, _ := strings.Cut(text, "=")
+	e.Faults = append(e.Faults, ParseFault(name, strength))
+	if e.source.place == nil {
+		e.source.place = map[string]place{}
+	}
+	e.source.place[fmt.Sprintf("faults[%d]", len(e.Faults)-1)] = place{flag: flag + " " + text}
+}
+
 // FaultProblem is a problem with the i-th of the faults, shown where it stands.
 func (e *Experiment) FaultProblem(i int, key, text string) Problem {
-	return e.source.problem(fmt.Sprintf("faults[%d].%s", i, key), text)
+	return e.source.problem(join(fmt.Sprintf("faults[%d]", i), key), text)
 }
 
 // Make turns the faults into what they change: fragments holds one for each, in

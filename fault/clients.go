@@ -44,7 +44,7 @@ actors:
 	{
 		Name: "apply-loop", Number: "F41", Star: true, Title: "manifests are applied again and again", Holds: "CPU, at regular times",
 		Parameter: Parameter{Means: "runs of kubectl apply a second", Kind: PerSecond, Low: "6/m", Middle: "12/m", High: "60/m"},
-		Right:     []Place{{Component: client("addon-manager"), Resource: "cpu"}},
+		Right:     []Place{{Component: client("kubectl"), Resource: "cpu"}, {Component: client("addon-manager"), Resource: "cpu"}},
 		Alike:     []string{"frequent-compaction"},
 		Doc: `An add-on manager runs kubectl apply every few seconds whether anything changed or not. Each run starts a process, reads discovery and the API's documentation, and reads and patches each object to what it is already.
 

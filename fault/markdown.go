@@ -25,6 +25,8 @@ kubedyno fault list                                # this page as a table
 kubedyno fault explain slow-fsync                  # one chapter, with what it changes
 kubedyno fault run slow-fsync=high --out r         # the run that shows it, and whether the diagnosis names it
 kubedyno run density --fault slow-fsync --fault list-storm=20/s   # in any experiment
+kubedyno fault campaign --out runs                 # all of them in turns: how often is the diagnosis right?
+kubedyno fault accuracy runs                       # the same recordings again, with this version's detectors
 `+"```"+`
 
 After the run the recording says whether the fault acted, by a number (`+"`faults.json`"+`). No detector may read it.

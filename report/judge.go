@@ -183,7 +183,7 @@ func pageFinding(f diagnose.Finding) PageFinding {
 	p := PageFinding{
 		ID: f.ID, Class: string(f.Class), Component: f.Component, Stage: f.Stage, Resource: f.Resource,
 		CodePath: f.CodePath, Cause: f.Cause, Summary: f.Summary, Grade: string(f.Grade), Explains: f.Explains,
-		Advice: f.Advice.Text, Set: settings(f.Advice.Set), RefutedBy: f.RefutedBy,
+		Advice: f.Advice.Text, Set: settings(f.Advice.Set), RefutedBy: f.RefutedBy, HitRate: f.HitRate,
 	}
 	if f.Prediction != nil {
 		p.Next = f.Prediction.Text

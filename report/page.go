@@ -138,6 +138,7 @@ type PageFinding struct {
 	Set       []string       `json:"set"`       // PATH=VALUE, ready for --set
 	Next      string         `json:"next"`      // what should bind once this is gone
 	RefutedBy string         `json:"refutedBy"` // what would show that this is wrong
+	HitRate   string         `json:"hitRate"`   // how often such findings were right, where that is known; empty
 }
 
 // PageEvidence is one observation that a finding rests on.

@@ -74,6 +74,9 @@ or it was ended early; 2 misused.`,
 				}
 			}
 			a, err := campaign.Accuracy(cmd.Context(), o)
+			if errors.Is(err, campaign.ErrFewPairs) {
+				return Misuse(err)
+			}
 			if len(a.Trials) > 0 {
 				printAccuracy(env, a)
 			}

@@ -71,6 +71,9 @@ are invalid.`,
 				},
 				Done: func(n int, d *diagnose.Diagnosis, why string) { printHealthyRun(env, n, runs, d, why) },
 			})
+			if errors.Is(err, campaign.ErrNotEmpty) {
+				return Misuse(err)
+			}
 			if errors.Is(err, campaign.ErrNotHealthy) {
 				return &exitError{ExitInvalid, err}
 			}

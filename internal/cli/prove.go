@@ -61,7 +61,7 @@ nothing to prove; 3 a change did not do what was predicted; 4 a run is invalid.`
 				printStory(env, proof)
 			}
 			switch {
-			case errors.As(err, new(*experiment.WithheldError)):
+			case errors.As(err, new(*experiment.WithheldError)), errors.Is(err, campaign.ErrNotEmpty):
 				return Misuse(err)
 			case errors.Is(err, campaign.ErrNothingToProve):
 				return silently(ExitOK)

@@ -138,8 +138,7 @@ func (f *runFlags) change(cmd *cobra.Command, e *experiment.Experiment, sets []s
 		return nil, err
 	}
 	for _, text := range f.faults {
-		name, strength, _ := strings.Cut(text, "=")
-		e.Faults = append(e.Faults, experiment.ParseFault(name, strength))
+		e.AddFault("--fault", text)
 	}
 	if err := e.Apply(parsed); err != nil {
 		return nil, err

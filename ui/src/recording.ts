@@ -131,6 +131,7 @@ export interface PageFinding {
   set: string[]; // PATH=VALUE, ready for --set
   next: string; // what should bind once this is gone
   refutedBy: string; // what would show that this is wrong
+  hitRate: string; // how often such findings were right, where that is known; empty
 }
 
 /** PageEvidence is one observation that a finding rests on. */

@@ -3,6 +3,7 @@
 import { useEffect, useMemo, useRef, useState } from 'preact/hooks'
 import uPlot from 'uplot'
 import { extent, stack, table, type ChartData, type Extent, type Mark } from '../model/chart.ts'
+import { apart, type Label } from '../model/labels.ts'
 import { meanIn } from '../model/timeline.ts'
 import type { Range } from '../model/flame/tree.ts'
 import type { Colour } from '../model/colour.ts'
@@ -221,6 +222,7 @@ function drawEnds(u: uPlot, c: ChartData, colour: (c: Colour) => string, paper: 
   ctx.textBaseline = 'middle'
   ctx.lineWidth = 4 * r
   ctx.strokeStyle = paper
+  const ends: (Label & { text: string; colour: string; x: number; align: CanvasTextAlign })[] = []
   for (const l of c.lines) {
     if (l.dash) continue // named in the legend
     let i = l.values.length - 1
@@ -236,11 +238,15 @@ function drawEnds(u: uPlot, c: ChartData, colour: (c: Colour) => string, paper: 
     const w = ctx.measureText(text).width
     // To the right of the end where there is room, else left of and below it.
     const right = x + w + 12 * r < ctx.canvas.width
-    ctx.textAlign = right ? 'left' : 'right'
-    const tx = right ? x + 8 * r : x - 8 * r
-    const ty = right ? y + 2 * r : y + 16 * r
-    ctx.strokeText(text, tx, ty)
-    ctx.fillText(text, tx, ty)
+    const at = right ? x + 8 * r : x - 8 * r
+    ends.push({ text, colour: colour(l.colour), x: at, align: right ? 'left' : 'right', left: right ? at : at - w, right: right ? at + w : at, y: right ? y + 2 * r : y + 16 * r })
   }
+  const ys = apart(ends, 16 * r)
+  ends.forEach((e, i) => {
+    ctx.fillStyle = e.colour
+    ctx.textAlign = e.align
+    ctx.strokeText(e.text, e.x, ys[i]!)
+    ctx.fillText(e.text, e.x, ys[i]!)
+  })
   ctx.restore()
 }

@@ -86,7 +86,7 @@ function Scatter({ rows, colour }: { rows: readonly RequestRow[]; colour: (agent
     <figure class="chart scatter">
       <figcaption><span class="title">Time against count</span><span class="unit">up: seconds in all; right: requests</span></figcaption>
       <div class="scroll" tabIndex={0}><svg viewBox={`0 0 ${width} ${height}`} role="img" aria-label="time of all requests against their number, a dot for each client, verb and resource; the table below holds the same data">
-        {ticks(x0, x1).map((t) => <g key={`x${t}`}><line x1={x(t)} x2={x(t)} y1={pad.top} y2={height - pad.bottom} class="gridline" /><text x={x(t)} y={height - 12} text-anchor="middle">{num(t)}</text></g>)}
+        {ticks(x0, x1).map((t, i, all) => <g key={`x${t}`}><line x1={x(t)} x2={x(t)} y1={pad.top} y2={height - pad.bottom} class="gridline" /><text x={x(t)} y={height - 12} text-anchor={i === all.length - 1 ? "end" : "middle"}>{num(t)}</text></g>)}
         {ticks(y0, y1).map((t) => <g key={`y${t}`}><line x1={pad.left} x2={width - pad.right} y1={y(t)} y2={y(t)} class="gridline" /><text x={pad.left - 6} y={y(t) + 4} text-anchor="end">{num(t)} s</text></g>)}
         {dots.map((d, i) => (
           <circle key={i} cx={x(d.count)} cy={y(d.seconds)} r={5} fill={colour(d.agent)} fill-opacity={0.8}><title>{`${d.agent} ${d.verb} ${d.resource}: ${d.count} requests, ${num(d.seconds)} s, mean ${num((1000 * d.seconds) / d.count)} ms`}</title></circle>

@@ -114,6 +114,7 @@ function Finding({ f, onShow, onFunction }: { f: PageFinding; onShow: () => void
       {f.set.length > 0 && <Settings label="Try" set={f.set} />}
       {f.next && <p class="small"><b>Then</b> {f.next}</p>}
       {f.refutedBy && <p class="small"><b>Refuted by</b> {f.refutedBy}</p>}
+      {f.hitRate && <p class="small"><b>Findings so {f.grade}</b> were {f.hitRate}</p>}
     </article>
   )
 }
