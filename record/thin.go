@@ -67,7 +67,14 @@ func Thin(r *Recording, dir string, metrics []string, series func(metric string,
 			})
 		},
 		func() error { return copyRows(r.Nodes, w.Node) },
-		func() error { return copyRows(r.Exits, w.Exit) },
+		func() error {
+			return copyRows(r.Exits, func(e ProcessExit) {
+				if e.Component == "" {
+					e.Command = "other"
+				}
+				w.Exit(e)
+			})
+		},
 		func() error { return copyRows(r.Cores, w.Core) },
 		func() error { return copyRows(r.Disks, w.Disk) },
 		func() error { return copyRows(r.Objects, w.Object) },
