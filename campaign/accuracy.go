@@ -62,10 +62,11 @@ func Accuracy(ctx context.Context, o AccuracyOptions) (fault.Accuracy, error) {
 	for i, p := range plan {
 		dir := filepath.Join(o.Out, p.name)
 		before := complete(dir)
+		var t fault.Trial
+		var err error
 		if !before {
 			err = p.run(ctx, o, dir)
 		}
-		var t fault.Trial
 		if err == nil {
 			t, err = ReadTrial(dir)
 		}

@@ -1,7 +1,10 @@
 package campaign
 
 import (
+	"context"
 	"errors"
+	"os"
+	"path/filepath"
 	"slices"
 	"testing"
 
@@ -62,5 +65,33 @@ func TestPlan(t *testing.T) {
 	}
 	if _, err := (AccuracyOptions{Faults: []string{"slow-fsync"}, Pairs: 1}).plan(); !errors.Is(err, ErrFewPairs) {
 		t.Errorf("a pair of one fault: %v", err)
+	}
+}
+
+// A run that fails is told of once: those after it are summed up as ever.
+func TestFailedRun(t *testing.T) {
+	o := AccuracyOptions{Faults: []string{"slow-fsync", "far-etcd"}, Intensities: []experiment.Intensity{experiment.Middle}, Repeat: 1, Out: t.TempDir()}
+	for plan, err := o.plan(); plan[0].name != "slow-fsync-middle-1"; plan, err = o.plan() {
+		if err != nil {
+			t.Fatal(err)
+		}
+		o.Seed++
+	}
+	if err := os.CopyFS(filepath.Join(o.Out, "far-etcd-middle-1"), os.DirFS("../testdata/recordings/far-etcd")); err != nil {
+		t.Fatal(err)
+	}
+	broken := errors.New("no control plane today")
+	o.Run = func(context.Context, *experiment.Experiment, []string, string, string) error { return broken }
+	told := map[bool]error{}
+	o.Done = func(_, _ int, before bool, _ fault.Trial, err error) { told[before] = err }
+	a, err := Accuracy(t.Context(), o)
+	if !errors.Is(err, broken) || !errors.Is(told[false], broken) {
+		t.Errorf("the failure is not told of: %v, %v", err, told[false])
+	}
+	if e, ok := told[true]; !ok || e != nil {
+		t.Errorf("the run that was there is said to fail: %v, %v", ok, e)
+	}
+	if len(a.Trials) != 1 {
+		t.Errorf("%d trials", len(a.Trials))
 	}
 }

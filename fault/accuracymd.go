@@ -21,8 +21,8 @@ func (a Accuracy) Markdown(machine record.Machine, version string) string {
 <!-- Generated from recordings: kubedyno fault accuracy FOLDER -o markdown -->
 
 Measured by putting things wrong on purpose: each fault of [the catalogue](faults.md) is injected into the experiment that shows it,
-on a fresh control plane, and the first finding is held against the fault. Detectors cannot see what was injected. Runs are made in
-random order; a fault that was not seen to act (%d here) does not count.
+on a fresh control plane, and the first finding is held against the fault. Detectors cannot see what was injected. A fault that was
+not seen to act (%d here) does not count, nor does a run that failed before its end.
 
 %d runs of Kubernetes %s on %d CPUs (%s), kernel %s.
 
