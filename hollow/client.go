@@ -177,7 +177,7 @@ const maxFrame = 8 << 20
 
 // watch opens a watch and calls each with every frame until the stream ends,
 // each returns an error, or ctx ends. The frame is valid during the call.
-func (c *client) watch(ctx context.Context, path, query string, each func(frame []byte) error) error {
+func (c *client) watch(ctx context.Context, path, query string, opened func(), each func(frame []byte) error) error {
 	// The stream's own context: RoundTrip's goroutine ends with it.
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -195,6 +195,7 @@ func (c *client) watch(ctx context.Context, path, query string, each func(frame 
 		b, _ := io.ReadAll(io.LimitReader(resp.Body, 64<<10))
 		return &statusError{"watch " + path, resp.StatusCode, statusMessage(b)}
 	}
+	opened()
 	for {
 		// No buffer is held while nothing comes: thousands of watches idle.
 		var size [4]byte

@@ -388,6 +388,18 @@ func (f *fakeAPI) expire() {
 	}
 }
 
+// end ends the watches of a topic, as a busy server does with who does not keep up.
+func (f *fakeAPI) end(topic string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for ch, of := range f.watchers {
+		if of == topic {
+			close(ch)
+			delete(f.watchers, ch)
+		}
+	}
+}
+
 // bind creates a pod on a node, as the scheduler leaves it.
 func (f *fakeAPI) bind(name, node string) { f.bindPod(name, node, func(*v1.Pod) {}) }
 

@@ -8,6 +8,7 @@ import (
 	"io"
 	"maps"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -247,6 +248,27 @@ func TestFleetSurvivesItsServer(t *testing.T) {
 	eventually(t, "after is running, before is gone", func() bool {
 		return maps.Equal(api.phases(), map[v1.PodPhase]int{v1.PodRunning: 2})
 	})
+	p.stop(time.Second)
+}
+
+// TestSlowWatcherComesBack: a busy server ends the streams that do not keep up.
+// Each time the node comes back as soon as after the first time.
+func TestSlowWatcherComesBack(t *testing.T) {
+	api := newFakeAPI(t)
+	p := startProcess(t, api.config(1))
+	p.await("ready")
+	// Waits that double would have come to two minutes.
+	const ends = 10
+	for i := range ends {
+		eventually(t, "the watch of pods is open", func() bool {
+			api.mu.Lock()
+			defer api.mu.Unlock()
+			return slices.Contains(slices.Collect(maps.Values(api.watchers)), "pods hollow-0")
+		})
+		api.bind(fmt.Sprint("pod-", i), "hollow-0")
+		eventually(t, "the pod runs", func() bool { return api.phases()[v1.PodRunning] == i+1 })
+		api.end("pods hollow-0")
+	}
 	p.stop(time.Second)
 }
 

@@ -88,6 +88,7 @@ type metrics struct {
 	leaseLate   prometheus.Histogram
 	renewals    prometheus.Counter
 	reconnects  *prometheus.CounterVec
+	watchDown   *prometheus.CounterVec
 	relists     *prometheus.CounterVec
 	watchEvents *prometheus.CounterVec
 	retries     prometheus.Counter
@@ -156,6 +157,7 @@ func newMetrics() *metrics {
 	m.leaseLate = histogram("lease_lateness_seconds", "How much later than due a lease renewal was acknowledged.", late)
 	m.renewals = counter("lease_renewals_total", "Lease renewals acknowledged.")
 	m.reconnects = vec("watch_reconnects_total", "Watches opened again after they had ended.", "resource")
+	m.watchDown = vec("watch_down_seconds_total", "Time in which a watch that had ended was not yet opened again.", "resource")
 	m.relists = vec("watch_relists_total", "Watches that began with the whole state, the first included.", "resource")
 	m.watchEvents = vec("watch_events_total", "Watch events received.", "resource")
 	m.retries = counter("pod_retries_total", "Pod status syncs that failed and were repeated.")

@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -38,14 +39,16 @@ func (n *node) follow(ctx context.Context, w watched) { n.client.follow(ctx, w) 
 func (c *client) follow(ctx context.Context, w watched) {
 	m := c.metrics
 	events := m.watchEvents.WithLabelValues(w.resource)
-	s := stream{c: c, w: w, count: events.Inc}
+	s := stream{c: c, w: w, count: events.Inc, down: m.watchDown.WithLabelValues(w.resource)}
 	fails := 0
 	for first := true; ctx.Err() == nil; first = false {
 		if !first {
 			m.reconnects.WithLabelValues(w.resource).Inc()
 		}
 		began := time.Now()
+		s.heard = false
 		err := s.once(ctx)
+		s.endedAt = time.Now()
 		switch {
 		case ctx.Err() != nil:
 			return
@@ -54,7 +57,9 @@ func (c *client) follow(ctx context.Context, w watched) {
 		case isCode(err, http.StatusUnprocessableEntity) || isCode(err, http.StatusBadRequest):
 			s.noInitialEvents = true // an older server: list, then watch
 		}
-		if time.Since(began) > watchIsHealthy {
+		// A stream that brought something was well until the server ended it, as it
+		// does with who does not keep up; a reflector comes back at once.
+		if s.heard || time.Since(began) > watchIsHealthy {
 			fails = 0
 		}
 		// Even a stream that ended well is not opened again at once: when a
@@ -73,6 +78,16 @@ type stream struct {
 	version         string // continue after it; "" is from the beginning
 	noInitialEvents bool
 	count           func()
+	heard           bool      // this stream brought an event
+	endedAt         time.Time // when the last stream ended; zero before the first
+	down            prometheus.Counter
+}
+
+// opened counts for how long there was no stream.
+func (s *stream) opened() {
+	if !s.endedAt.IsZero() {
+		s.down.Add(time.Since(s.endedAt).Seconds())
+	}
 }
 
 func (s *stream) once(ctx context.Context) error {
@@ -101,7 +116,7 @@ func (s *stream) once(ctx context.Context) error {
 	if s.version != "" {
 		q.Set("resourceVersion", s.version)
 	}
-	return s.c.watch(ctx, s.w.path, q.Encode(), func(frame []byte) error {
+	return s.c.watch(ctx, s.w.path, q.Encode(), s.opened, func(frame []byte) error {
 		kind, raw, err := watchEvent(frame)
 		if err != nil {
 			return err
@@ -132,6 +147,7 @@ func (s *stream) once(ctx context.Context) error {
 			}
 			return nil
 		}
+		s.heard = true
 		s.count()
 		if initial != nil {
 			initial[string(h.uid)] = true

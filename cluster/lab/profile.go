@@ -152,7 +152,13 @@ var stock = []Flag{
 var tuned = []Flag{
 	{ControllerManager, "kube-api-qps", "5000", SourceTuned, "the stock 20/s per controller cap a Deployment at 20 pods/s; API Priority and Fairness protects the server instead"},
 	{Scheduler, "kube-api-qps", "5000", SourceTuned, "the stock 50/s cap binding at 50 pods/s; likewise"},
+	{ControllerManager, "leader-elect-lease-duration", "60s", SourceTuned, leases},
+	{ControllerManager, "leader-elect-renew-deadline", "45s", SourceTuned, leases},
+	{Scheduler, "leader-elect-lease-duration", "60s", SourceTuned, leases},
+	{Scheduler, "leader-elect-renew-deadline", "45s", SourceTuned, leases},
 }
+
+const leases = "on a machine that is full for minutes a leader that cannot renew within the stock 10 s ends itself; there is no other that waits for its lease"
 
 // Profiles are the names of the profiles, the default first.
 func Profiles() []string { return []string{DefaultProfile, "tuned"} }
