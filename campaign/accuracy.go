@@ -28,6 +28,7 @@ type AccuracyOptions struct {
 	// Sample is how many of these runs are made, drawn at random; 0 is all.
 	Sample int
 	Seed   uint64 // of the order and of what is drawn
+	Again  bool   // make the runs again that failed
 	Out    string // the folder of the recordings; what is in it already is not run again
 	// Run performs one run and keeps it in a folder.
 	Run func(ctx context.Context, e *experiment.Experiment, settings []string, out, parent string) error
@@ -61,11 +62,15 @@ func Accuracy(ctx context.Context, o AccuracyOptions) (fault.Accuracy, error) {
 	var failed []error
 	for i, p := range plan {
 		dir := filepath.Join(o.Out, p.name)
-		before := complete(dir)
+		status, reason := ended(dir)
+		before := status == record.StatusComplete || status == record.StatusFailed && !o.Again
 		var t fault.Trial
 		var err error
-		if !before {
+		switch {
+		case !before:
 			err = p.run(ctx, o, dir)
+		case status == record.StatusFailed:
+			err = fmt.Errorf("%w: %s", errFailed, reason)
 		}
 		if err == nil {
 			t, err = ReadTrial(dir)
@@ -75,7 +80,7 @@ func Accuracy(ctx context.Context, o AccuracyOptions) (fault.Accuracy, error) {
 			break
 		}
 		o.Done(i+1, len(plan), before, t, err)
-		if err != nil {
+		if err != nil && !before {
 			failed = append(failed, fmt.Errorf("%s: %w", p.name, err))
 		}
 	}
@@ -83,13 +88,17 @@ func Accuracy(ctx context.Context, o AccuracyOptions) (fault.Accuracy, error) {
 	return a, errors.Join(append(failed, err)...)
 }
 
-func complete(dir string) bool {
+// errFailed is the error of a run that was made before, and failed.
+var errFailed = errors.New("failed before")
+
+// ended says how a recording ended, and why. Where there is none it is "".
+func ended(dir string) (status record.Status, reason string) {
 	rec, err := record.Open(dir)
 	if err != nil {
-		return false
+		return "", ""
 	}
 	defer rec.Close()
-	return rec.Meta().Status == record.StatusComplete
+	return rec.Meta().Status, rec.Meta().EndReason
 }
 
 func (p planned) run(ctx context.Context, o AccuracyOptions, dir string) error {
@@ -203,20 +212,27 @@ func ReadAccuracy(dir string) (fault.Accuracy, error) {
 		return fault.Accuracy{}, fmt.Errorf("recordings of known faults: %w", err)
 	}
 	var trials []fault.Trial
+	var failed []fault.Failure
 	var bad []error
 	for _, entry := range entries {
-		if !entry.IsDir() || strings.HasPrefix(entry.Name(), ".") || !complete(filepath.Join(dir, entry.Name())) {
+		if !entry.IsDir() || strings.HasPrefix(entry.Name(), ".") {
 			continue
 		}
-		t, err := ReadTrial(filepath.Join(dir, entry.Name()))
-		if err != nil {
-			bad = append(bad, err)
-			continue
+		sub := filepath.Join(dir, entry.Name())
+		switch status, reason := ended(sub); status {
+		case record.StatusComplete:
+			t, err := ReadTrial(sub)
+			if err != nil {
+				bad = append(bad, err)
+				continue
+			}
+			trials = append(trials, t)
+		case record.StatusFailed:
+			failed = append(failed, fault.Failure{Recording: entry.Name(), Reason: reason})
 		}
-		trials = append(trials, t)
 	}
 	if len(trials) == 0 && len(bad) == 0 {
 		bad = append(bad, fmt.Errorf("%s: %w: no complete recording is in it", dir, fs.ErrNotExist))
 	}
-	return fault.Sum(trials), errors.Join(bad...)
+	return fault.Sum(trials, failed), errors.Join(bad...)
 }

@@ -1,6 +1,7 @@
 package campaign
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"os"
@@ -93,5 +94,51 @@ func TestFailedRun(t *testing.T) {
 	}
 	if len(a.Trials) != 1 {
 		t.Errorf("%d trials", len(a.Trials))
+	}
+}
+
+// A run that failed stays failed, so that what breaks things is not tried until
+// it once goes well; it is named, and made again on request only.
+func TestFailedBefore(t *testing.T) {
+	o := AccuracyOptions{Faults: []string{"far-etcd"}, Intensities: []experiment.Intensity{experiment.Middle, experiment.High}, Repeat: 1, Out: t.TempDir()}
+	broken := filepath.Join(o.Out, "far-etcd-high-1")
+	for _, dir := range []string{broken, filepath.Join(o.Out, "far-etcd-middle-1")} {
+		if err := os.CopyFS(dir, os.DirFS("../testdata/recordings/far-etcd")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	file := filepath.Join(broken, "recording.json")
+	data, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	data = bytes.Replace(data, []byte(`"status": "complete"`), []byte(`"status": "failed", "endReason": "etcd exited"`), 1)
+	if err := os.WriteFile(file, data, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	runs := 0
+	o.Run = func(context.Context, *experiment.Experiment, []string, string, string) error {
+		runs++
+		return errors.New("no control plane today")
+	}
+	var told []error
+	o.Done = func(_, _ int, before bool, _ fault.Trial, err error) {
+		if before && err != nil {
+			told = append(told, err)
+		}
+	}
+	a, err := Accuracy(t.Context(), o)
+	if err != nil || runs != 0 {
+		t.Errorf("%d runs were made: %v", runs, err)
+	}
+	if want := []fault.Failure{{Recording: "far-etcd-high-1", Reason: "etcd exited"}}; !slices.Equal(a.Failed, want) || len(a.Trials) != 1 {
+		t.Errorf("failed: %+v beside %d trials, want %+v beside one", a.Failed, len(a.Trials), want)
+	}
+	if len(told) != 1 || !errors.Is(told[0], errFailed) {
+		t.Errorf("told of %v", told)
+	}
+	o.Again = true
+	if _, err := Accuracy(t.Context(), o); err == nil || runs != 1 {
+		t.Errorf("asked to try again, %d runs were made: %v", runs, err)
 	}
 }

@@ -43,52 +43,61 @@ type Trial struct {
 	// Unexpected are the detectors that found something in a run in which
 	// nothing that does harm was wrong.
 	Unexpected []string `json:"unexpected,omitempty"`
+	// Invalid is why the run's numbers must not be used. The trial counts
+	// nevertheless: whoever ran into the fault would read this diagnosis too.
+	Invalid []string `json:"invalid,omitempty"`
 }
 
 // Try holds a diagnosis against what was wrong with its run. recording is what
 // the trial is called by.
 func Try(recording, experiment string, faults []record.Fault, d *diagnose.Diagnosis) (Trial, error) {
-	t := Trial{Recording: recording, Experiment: experiment, Faults: append([]record.Fault{}, faults...), Acted: true, Ranks: []int{}}
-	// What is there in healthy runs as well, and holds nobody up, is no wrong answer.
-	findings := slices.DeleteFunc(slices.Clone(d.Findings), func(f diagnose.Finding) bool {
-		return f.Class == diagnose.Waste && len(faults) > 0 && bound(experiment, f) &&
-			!slices.ContainsFunc(faults, func(made record.Fault) bool { x, err := Find(made.Name); return err == nil && x.named(f) })
-	})
-	if len(findings) > 0 {
-		f := findings[0]
-		t.First, t.Named, t.Grade = f.ID, placeOf(f), f.Grade
-	}
-	unexpected := func() []string {
-		var all []string
-		for _, f := range d.Findings {
-			if !bound(experiment, f) {
-				all = append(all, f.ID)
-			}
-		}
-		return all
-	}
-	if len(faults) == 0 {
-		t.Unexpected = unexpected()
-	}
+	t := Trial{Recording: recording, Experiment: experiment, Faults: append([]record.Fault{}, faults...), Acted: true, Invalid: d.InvalidReasons, Ranks: []int{}}
+	known := make([]*Fault, len(faults))
 	for i, made := range faults {
 		f, err := Find(made.Name)
 		if err != nil {
 			return t, fmt.Errorf("recording %s: %w", recording, err)
 		}
+		known[i] = f
 		t.Acted = t.Acted && made.Acted == string(Yes)
+	}
+	findings := answers(experiment, known, d)
+	if len(findings) > 0 {
+		f := findings[0]
+		t.First, t.Named, t.Grade = f.ID, placeOf(f), f.Grade
+	}
+	if len(known) == 0 || slices.ContainsFunc(known, func(f *Fault) bool { return len(f.Right) == 0 }) {
+		for _, f := range unexpected(experiment, d) {
+			t.Unexpected = append(t.Unexpected, f.ID)
+		}
+	}
+	for i, f := range known {
 		if len(f.Right) == 0 {
-			t.Unexpected = unexpected()
 			t.Ranks = append(t.Ranks, 1-min(1, len(t.Unexpected)))
 			t.Component = t.Component || i == 0 && len(t.Unexpected) == 0
 			continue
 		}
-		rank := slices.IndexFunc(findings, f.named) + 1
-		t.Ranks = append(t.Ranks, rank)
+		t.Ranks = append(t.Ranks, slices.IndexFunc(findings, f.named)+1)
 		if i == 0 && len(findings) > 0 {
 			t.Component = slices.ContainsFunc(f.Right, func(p Place) bool { return p.Component == findings[0].Component })
 		}
 	}
 	return t, nil
+}
+
+// answers are the findings of a run with faults in it that count as an answer.
+// Waste that healthy runs of the experiment have as well, and that holds nobody
+// up, is no wrong one.
+func answers(experiment string, made []*Fault, d *diagnose.Diagnosis) []diagnose.Finding {
+	return slices.DeleteFunc(slices.Clone(d.Findings), func(f diagnose.Finding) bool {
+		return f.Class == diagnose.Waste && len(made) > 0 && bound(experiment, f) &&
+			!slices.ContainsFunc(made, func(x *Fault) bool { return x.named(f) })
+	})
+}
+
+// unexpected are the findings that no healthy run of the experiment may have.
+func unexpected(experiment string, d *diagnose.Diagnosis) []diagnose.Finding {
+	return slices.DeleteFunc(slices.Clone(d.Findings), func(f diagnose.Finding) bool { return bound(experiment, f) })
 }
 
 // bound says whether a healthy run of an experiment may have a finding.
@@ -108,7 +117,10 @@ func (t Trial) Right() bool { return len(t.Ranks) > 0 && t.Ranks[0] == 1 }
 
 // Misled says that the diagnosis was sure of something that was not wrong.
 func (t Trial) Misled() bool {
-	return t.Grade == diagnose.Confirmed && !t.Right() && (len(t.Faults) > 0 || len(t.Unexpected) > 0)
+	if t.Grade != diagnose.Confirmed || slices.Contains(t.Ranks, 1) {
+		return false
+	}
+	return len(t.Faults) > 0 || slices.Contains(t.Unexpected, t.First)
 }
 
 // Share is how often something was so.
@@ -148,22 +160,38 @@ type Accuracy struct {
 	Pairs Share `json:"pairs"`
 	// Healthy is how many healthy runs have no unexpected finding.
 	Healthy Share `json:"healthy"`
-	// Idle are trials whose fault was not seen to act. They count nowhere.
-	Idle int `json:"idle"`
+	// Misled are the trials, of any kind, whose first finding is confirmed and wrong.
+	Misled []string `json:"misled"`
+	// Idle are the trials whose fault was not seen to act. They count nowhere.
+	Idle []string `json:"idle"`
+	// Failed are the runs that ended before they were complete. There is no
+	// diagnosis to judge.
+	Failed []Failure `json:"failed"`
 	// Detectors has how often a detector's finding that stands first is right, by
 	// its grade, over all trials that count.
 	Detectors map[string]map[diagnose.Grade]diagnose.Hits `json:"detectors"`
 	Trials    []Trial                                     `json:"trials"` // sorted by recording
 }
 
-// Sum sums up trials.
-func Sum(trials []Trial) Accuracy {
-	a := Accuracy{Detectors: map[string]map[diagnose.Grade]diagnose.Hits{}, Trials: slices.Clone(trials)}
+// A Failure is a run that failed.
+type Failure struct {
+	Recording string `json:"recording"`
+	Reason    string `json:"reason"`
+}
+
+// Sum sums up trials, and names the runs that failed beside them.
+func Sum(trials []Trial, failed []Failure) Accuracy {
+	a := Accuracy{Misled: []string{}, Idle: []string{}, Failed: append([]Failure{}, failed...),
+		Detectors: map[string]map[diagnose.Grade]diagnose.Hits{}, Trials: slices.Clone(trials)}
 	slices.SortFunc(a.Trials, func(x, y Trial) int { return strings.Compare(x.Recording, y.Recording) })
+	slices.SortFunc(a.Failed, func(x, y Failure) int { return strings.Compare(x.Recording, y.Recording) })
 	for _, t := range a.Trials {
 		if !t.Acted {
-			a.Idle++
+			a.Idle = append(a.Idle, t.Recording)
 			continue
+		}
+		if t.Misled() {
+			a.Misled = append(a.Misled, t.Recording)
 		}
 		switch len(t.Faults) {
 		case 0:
@@ -211,6 +239,9 @@ func (t Trial) Text() string {
 	first := "nothing was found"
 	if t.First != "" {
 		first = fmt.Sprintf("%s first, %s (%s)", t.First, t.Grade, t.Named)
+	}
+	if len(t.Invalid) > 0 {
+		what += " (run not valid)"
 	}
 	switch {
 	case !t.Acted:

@@ -2,6 +2,7 @@ package fault_test
 
 import (
 	"encoding/json"
+	"slices"
 	"strings"
 	"testing"
 
@@ -74,7 +75,7 @@ func TestSum(t *testing.T) {
 		try(t, "rollout", "", full),
 		try(t, "arrivals", "", storm),
 		try(t, "rollout", "controller-limit=middle scheduler-limit=middle", limit, found("scheduler-client-limit", "kube-scheduler", "bind", "client-limit", diagnose.Likely)),
-	})
+	}, []fault.Failure{{Recording: "starved-etcd-high-1", Reason: "kube-scheduler exited"}})
 	for what, c := range map[string]struct {
 		got  fault.Share
 		want fault.Share
@@ -91,8 +92,11 @@ func TestSum(t *testing.T) {
 			t.Errorf("%s: %v, want %v", what, c.got, c.want)
 		}
 	}
-	if a.Idle != 1 {
-		t.Errorf("%d trials whose fault did not act", a.Idle)
+	if want := []string{"arrivals list-storm=middle:no"}; !slices.Equal(a.Idle, want) {
+		t.Errorf("trials whose fault did not act: %q, want %q", a.Idle, want)
+	}
+	if want := []string{"arrivals list-storm=high", "rollout few-workers=middle"}; !slices.Equal(a.Misled, want) {
+		t.Errorf("sure of something wrong: %q, want %q", a.Misled, want)
 	}
 	if got := a.Detectors["controller-client-limit"][diagnose.Confirmed]; got != (diagnose.Hits{Right: 1, Of: 2}) {
 		t.Errorf("hits of controller-client-limit: %+v", got)
@@ -104,13 +108,34 @@ func TestSum(t *testing.T) {
 		t.Errorf("%s, want %s", got, want)
 	}
 	md := a.Markdown(record.Machine{CPUs: 2, Model: "a CPU"}, "v1.36.3")
-	for _, want := range []string{"| two faults at once, both among the first three findings | 1 of 1", "| [list-storm](detectors.md#list-storm) |  | 1 of 2 |  |", "| rollout few-workers=middle | yes | controller-client-limit: kube-controller-manager, stage controller, client-limit | confirmed | 2 |"} {
+	for _, want := range []string{"| two faults at once, both among the first three findings | 1 of 1", "| [list-storm](detectors.md#list-storm) |  | 1 of 2 |  |", "- Failed, and not counted: starved-etcd-high-1: kube-scheduler exited", "| [few-workers](faults.md#few-workers) | 1 | controller-client-limit 1 |",
+		"| [controller-limit](faults.md#controller-limit) | 1 | **controller-client-limit** 1 |", "| rollout few-workers=middle | yes | controller-client-limit: kube-controller-manager, stage controller, client-limit | confirmed | 2 |"} {
 		if !strings.Contains(md, want) {
 			t.Errorf("docs/accuracy.md lacks %q:\n%s", want, md)
 		}
 	}
 	if _, err := json.Marshal(a); err != nil {
 		t.Error(err)
+	}
+}
+
+func TestLookAlikes(t *testing.T) {
+	for _, g := range fault.LookAlikes {
+		for _, name := range g.Members {
+			if f, err := fault.Find(name); err != nil || len(f.Right) == 0 {
+				t.Errorf("group %q: %s: %v, or it does no harm", g.Name, name, err)
+			}
+		}
+	}
+	md := fault.Sum([]fault.Trial{
+		try(t, "rollout", "controller-limit=middle", limit),
+		try(t, "rollout", "few-workers=middle", limit),
+		try(t, "rollout", "refused-creates=middle", full), // wrong, and no member's name
+	}, nil).Markdown(record.Machine{}, "")
+	for _, want := range []string{"controller-limit 1 of 1, few-workers 0 of 1, refused-creates 0 of 1, starved-controllers not run, operator-limit not run | 1: rollout few-workers=middle for controller-limit |", "slow-volumes not run | none |"} {
+		if !strings.Contains(md, want) {
+			t.Errorf("docs/accuracy.md lacks %q:\n%s", want, md)
+		}
 	}
 }
 

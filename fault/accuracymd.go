@@ -1,6 +1,7 @@
 package fault
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -22,7 +23,7 @@ func (a Accuracy) Markdown(machine record.Machine, version string) string {
 
 Measured by putting things wrong on purpose: each fault of [the catalogue](faults.md) is injected into the experiment that shows it,
 on a fresh control plane, and the first finding is held against the fault. Detectors cannot see what was injected. A fault that was
-not seen to act (%d here) does not count, nor does a run that failed before its end.
+not seen to act does not count, nor does a run that failed before its end; both are named below.
 
 %d runs of Kubernetes %s on %d CPUs (%s), kernel %s.
 
@@ -34,6 +35,7 @@ not seen to act (%d here) does not count, nor does a run that failed before its 
 | of first findings graded confirmed, right | %s |
 | two faults at once, both among the first three findings | %s |
 | healthy runs without an unexpected finding | %s |
+| runs whose first finding is confirmed and wrong | %s |
 | low intensity, where a fault may hold nobody up: the first finding names the cause | %s |
 
 The first three lines are over the middle and the high intensity.
@@ -55,8 +57,8 @@ How often the first finding was right, by its grade. Findings carry these number
 
 | detector | %s |
 |---|%s
-`, a.Idle, len(a.Trials), version, machine.CPUs, machine.Model, machine.Kernel,
-		a.Cause, a.Component, a.InThree, a.Sure, a.Pairs, a.Healthy, a.Low,
+`, len(a.Trials), version, machine.CPUs, machine.Model, machine.Kernel,
+		a.Cause, a.Component, a.InThree, a.Sure, a.Pairs, a.Healthy, named(a.Misled), a.Low,
 		a.coverage(), joined(grades, " | "), strings.Repeat("---|", len(grades)))
 	for _, name := range slices.Sorted(maps.Keys(a.Detectors)) {
 		fmt.Fprintf(&b, "| [%s](detectors.md#%s) |", name, name)
@@ -69,6 +71,9 @@ How often the first finding was right, by its grade. Findings carry these number
 		}
 		b.WriteString("\n")
 	}
+	a.lookAlikes(&b)
+	a.confusion(&b)
+	a.apart(&b)
 	b.WriteString("\n## By run\n\n| run | acted | named first | grade | place of the fault |\n|---|---|---|---|---|\n")
 	for _, t := range a.Trials {
 		acted := "yes"
@@ -85,6 +90,66 @@ How often the first finding was right, by its grade. Findings carry these number
 		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s |\n", t.Recording, acted, first, t.Grade, t.places())
 	}
 	return b.String()
+}
+
+// confusion tells for each fault what stood first in its runs.
+func (a Accuracy) confusion(b *strings.Builder) {
+	b.WriteString("\n## What is taken for what\n\nBy fault, over the runs with one fault that acted: which findings stood first, and how often; the right ones are bold.\n\n| fault | runs | named first |\n|---|---|---|\n")
+	type answer struct {
+		first string
+		right bool
+	}
+	by := map[string]map[answer]int{}
+	for _, t := range a.Trials {
+		if len(t.Faults) != 1 || !t.Acted {
+			continue
+		}
+		name := t.Faults[0].Name
+		if by[name] == nil {
+			by[name] = map[answer]int{}
+		}
+		by[name][answer{cmp.Or(t.First, "nothing"), t.Right()}]++
+	}
+	for _, name := range slices.Sorted(maps.Keys(by)) {
+		firsts := slices.SortedFunc(maps.Keys(by[name]), func(x, y answer) int {
+			return cmp.Or(by[name][y]-by[name][x], strings.Compare(x.first, y.first))
+		})
+		runs, cells := 0, []string{}
+		for _, f := range firsts {
+			runs += by[name][f]
+			cell := f.first
+			if f.right {
+				cell = "**" + cell + "**"
+			}
+			cells = append(cells, fmt.Sprintf("%s %d", cell, by[name][f]))
+		}
+		fmt.Fprintf(b, "| [%s](faults.md#%s) | %d | %s |\n", name, name, runs, strings.Join(cells, ", "))
+	}
+}
+
+// apart names the runs that count with a reservation, or not at all.
+func (a Accuracy) apart(b *strings.Builder) {
+	var invalid []string
+	for _, t := range a.Trials {
+		if len(t.Invalid) > 0 {
+			invalid = append(invalid, t.Recording)
+		}
+	}
+	fmt.Fprintf(b, "\n## Runs that stand apart\n\n- Not seen to act, and not counted: %s.\n- Counted, although the run is not valid and its diagnosis says so: %s.\n", named(a.Idle), named(invalid))
+	if len(a.Failed) == 0 {
+		b.WriteString("- Failed, and not counted: none.\n")
+	}
+	for _, f := range a.Failed {
+		fmt.Fprintf(b, "- Failed, and not counted: %s: %s\n", f.Recording, f.Reason)
+	}
+}
+
+// named is how many there are, and which.
+func named(all []string) string {
+	if len(all) == 0 {
+		return "none"
+	}
+	return fmt.Sprintf("%d: %s", len(all), strings.Join(all, ", "))
 }
 
 // places are the ranks of the faults, in words.

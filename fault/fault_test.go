@@ -208,7 +208,7 @@ func TestJudge(t *testing.T) {
 		{"frequent-snapshots", []diagnose.Finding{other}, fault.Wrong},
 		{"small-master", []diagnose.Finding{other}, fault.Right}, // any stage
 	} {
-		got, text := find(t, c.fault).Judge(&diagnose.Diagnosis{Findings: c.findings})
+		got, text := find(t, c.fault).Judge("arrivals", &diagnose.Diagnosis{Findings: c.findings})
 		if got != c.want || text == "" {
 			t.Errorf("%s with %v: %s (%s), want %s", c.fault, c.findings, got, text, c.want)
 		}

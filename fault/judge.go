@@ -2,6 +2,7 @@ package fault
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/kubedyno/kubedyno/diagnose"
@@ -24,40 +25,36 @@ const (
 	Nothing Verdict = "nothing"
 )
 
-// Judge compares a diagnosis with what the fault is, and says so in a line.
-func (f *Fault) Judge(d *diagnose.Diagnosis) (Verdict, string) {
-	if len(d.Findings) == 0 {
-		if len(f.Right) == 0 {
-			return Right, "nothing was found, which is right: the fault does no harm"
+// Judge compares the diagnosis of a run of an experiment with what the fault is,
+// as Try does, and says so in a line.
+func (f *Fault) Judge(experiment string, d *diagnose.Diagnosis) (Verdict, string) {
+	if len(f.Right) == 0 {
+		if wrong := unexpected(experiment, d); len(wrong) > 0 {
+			return Wrong, fmt.Sprintf("%s was named (%s), but the fault does no harm", wrong[0].ID, placeOf(wrong[0]))
 		}
+		return Right, "nothing was found that healthy runs do not have, which is right: the fault does no harm"
+	}
+	findings := answers(experiment, []*Fault{f}, d)
+	if len(findings) == 0 {
 		return Nothing, "nothing was found; right would be " + f.Places()
 	}
-	first := d.Findings[0]
-	named := Place{first.Component, first.Stage, first.Resource}
-	if len(f.Right) == 0 {
-		return Wrong, fmt.Sprintf("%s was named (%s), but the fault does no harm", first.ID, named)
-	}
-	for i, finding := range d.Findings {
-		for _, p := range f.Right {
-			if !p.matches(finding) {
-				continue
-			}
-			if i == 0 {
-				return Right, "named right: " + named.String()
-			}
-			return Second, fmt.Sprintf("named right by %s (%s), but %s stands before it", finding.ID, Place{finding.Component, finding.Stage, finding.Resource}, first.ID)
-		}
+	first := findings[0]
+	switch rank := slices.IndexFunc(findings, f.named); {
+	case rank == 0:
+		return Right, "named right: " + placeOf(first).String()
+	case rank > 0:
+		return Second, fmt.Sprintf("named right by %s (%s), but %s stands before it", findings[rank].ID, placeOf(findings[rank]), first.ID)
 	}
 	for _, p := range f.Right {
 		if p.Component == first.Component || p.Resource == first.Resource {
-			return InPart, fmt.Sprintf("named in part: %s; right would be %s", named, f.Places())
+			return InPart, fmt.Sprintf("named in part: %s; right would be %s", placeOf(first), f.Places())
 		}
 	}
-	return Wrong, fmt.Sprintf("named wrong: %s; right would be %s", named, f.Places())
+	return Wrong, fmt.Sprintf("named wrong: %s; right would be %s", placeOf(first), f.Places())
 }
 
 func (p Place) matches(f diagnose.Finding) bool {
-	return p.Component == f.Component && (p.Stage == "" || p.Stage == f.Stage) && p.Resource == f.Resource
+	return placeOf(f).within(p)
 }
 
 // Places are what a right diagnosis names, in words.

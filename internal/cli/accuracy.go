@@ -28,7 +28,8 @@ func newFaultCampaignCommand(env *Env) *cobra.Command {
 		Long: `Campaign injects faults one after the other, each into the experiment that
 shows it soonest, on a fresh control plane, with healthy runs and runs with two
 faults among them, and holds each diagnosis against what was wrong. Recordings
-stay in the folder: a campaign that was ended goes on where it was, and
+stay in the folder: a campaign that was ended goes on where it was (a run that
+failed stays failed, unless --again is given), and
 'kubedyno fault accuracy' sums the folder up again with the detectors of another
 version. A run takes about a minute.
 
@@ -89,6 +90,7 @@ or it was ended early; 2 misused.`,
 	cmd.Flags().IntVar(&o.Healthy, "healthy", 0, "runs without a fault")
 	cmd.Flags().IntVar(&o.Pairs, "pairs", 0, "runs with two faults, drawn at random")
 	cmd.Flags().IntVar(&o.Sample, "sample", 0, "make only so many of these runs, drawn at random")
+	cmd.Flags().BoolVar(&o.Again, "again", false, "make runs again that failed when they were made before")
 	cmd.Flags().Uint64Var(&o.Seed, "seed", 1, "of the order of runs and of what is drawn")
 	return cmd
 }
@@ -174,13 +176,14 @@ func printAccuracy(env *Env, a fault.Accuracy) {
 	line("at the low intensity, first names the cause", a.Low)
 	line("two faults, both in the first three", a.Pairs)
 	line("healthy, nothing unexpected", a.Healthy)
-	if a.Idle > 0 {
-		var names []string
-		for _, t := range a.Trials {
-			if !t.Acted {
-				names = append(names, t.Recording)
-			}
+	list := func(what string, names []string) {
+		if len(names) > 0 {
+			fmt.Fprintf(env.Stdout, "%s: %s\n", what, strings.Join(names, ", "))
 		}
-		fmt.Fprintf(env.Stdout, "not seen to act, and not counted: %s\n", strings.Join(names, ", "))
+	}
+	list("confirmed, and wrong", a.Misled)
+	list("not seen to act, and not counted", a.Idle)
+	for _, f := range a.Failed {
+		fmt.Fprintf(env.Stdout, "failed, and not counted: %s: %s\n", f.Recording, f.Reason)
 	}
 }

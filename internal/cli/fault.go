@@ -182,7 +182,7 @@ func judgeFault(env *Env, f *fault.Fault, dir string) error {
 	if err := report.WriteDiagnosis(env.Stdout, textOptions(env), d); err != nil {
 		return err
 	}
-	verdict, text := f.Judge(d)
+	verdict, text := f.Judge(rec.Meta().Name, d)
 	fmt.Fprintf(env.Stdout, "\n%s: %s\n", f.Name, text)
 	kept, err := record.ReadFaults(dir)
 	if err != nil {
