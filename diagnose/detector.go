@@ -250,7 +250,7 @@ func grade(v *View, kept []Finding, i int) Grade {
 		}
 	}
 	switch {
-	case f.Sources >= 2 && coverage >= 0.6 && runnerUp <= mine/2 && v.StagesOK:
+	case f.Sources >= 2 && coverage >= 0.6 && runnerUp <= mine/2 && v.StagesOK && !v.Cut:
 		return Confirmed
 	case f.Sources >= 1 && coverage >= 0.4:
 		return Likely

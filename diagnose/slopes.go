@@ -1,12 +1,14 @@
 package diagnose
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"slices"
 	"sort"
 	"time"
 
+	"github.com/kubedyno/kubedyno/analysis/functions"
 	"github.com/kubedyno/kubedyno/record"
 	"github.com/kubedyno/kubedyno/stat"
 )
@@ -47,6 +49,10 @@ const (
 	// (Benjamini and Hochberg), and slopeGrowth the change by which a cost
 	// matters: less is what runs differ by anyway.
 	slopeQ, slopeGrowth = 0.01, 1.25
+	// growingShare is the part of a component's growth that makes a function the
+	// one that grows, and growingSamples how often it must have been seen late:
+	// 100 samples are known to a tenth.
+	growingShare, growingSamples = 0.4, 100
 )
 
 // slopeWindow is a stretch of the plateau.
@@ -78,16 +84,18 @@ func (v *View) slopeCut() []slopeWindow {
 		}
 	}
 	var cut []slopeWindow
-	start := v.Plateau.Start
+	start, first := v.Plateau.Start, 0
 	for i := range k {
-		first, last := i*len(at)/k, (i+1)*len(at)/k
+		last := (i + 1) * len(at) / k
 		end := time.UnixMicro(at[last-1])
-		w := slopeWindow{record.Window{Start: start, End: end}, float64(last - first), before + float64(first+last)/2}
-		start = end
-		if w.End.Sub(w.Start) < shortestWindow/2 { // a burst: its pods count with the next
-			return nil
+		if end.Sub(start) < shortestWindow/2 { // a burst: its pods count with the next
+			continue
 		}
-		cut = append(cut, w)
+		cut = append(cut, slopeWindow{record.Window{Start: start, End: end}, float64(last - first), before + float64(first+last)/2})
+		start, first = end, last
+	}
+	if len(cut) < slopeLeast {
+		return nil
 	}
 	return cut
 }
@@ -146,6 +154,9 @@ func (v *View) accountSlopes() {
 	}
 	mean("a sync of etcd's log", Etcd, "etcd_disk_wal_fsync_duration_seconds", nil)
 	mean("choosing a node", Scheduler, "scheduler_scheduling_algorithm_duration_seconds", nil)
+	for _, point := range v.serialPoints() {
+		mean("extension point "+point, Scheduler, "scheduler_framework_extension_point_duration_seconds", map[string]string{"extension_point": point})
+	}
 	for _, p := range v.dearestPlugins(5) {
 		mean(fmt.Sprintf("plugin %s at %s", p.Name, p.Point), Scheduler, "scheduler_plugin_execution_duration_seconds", map[string]string{"plugin": p.Name, "extension_point": p.Point})
 	}
@@ -184,6 +195,46 @@ func (v *View) Slope(component, feature string) (Slope, bool) {
 		}
 	}
 	return Slope{}, false
+}
+
+// serialPoints are the extension points that a pod passes in the loop, while all
+// others wait.
+func (v *View) serialPoints() (points []string) {
+	w := v.SchedulerWork()
+	if w == nil {
+		return nil
+	}
+	for _, p := range w.Points {
+		switch p.Name {
+		case "PreFilter", "Filter", "PreScore", "Score":
+			points = append(points, p.Name)
+		}
+	}
+	slices.Sort(points)
+	return points
+}
+
+// GrowingWork is the function of a component that works more for each pod in the
+// last quarter of the plateau than in its first: the innermost that holds a good
+// part of what the component's work grew by.
+func (v *View) GrowingWork(component string) (g functions.Growth, ok bool) {
+	cut := v.slopeCut()
+	if len(cut) < slopeLeast {
+		return g, false
+	}
+	stretch := func(part []slopeWindow) (s functions.Stretch) {
+		s.Window = record.Window{Start: part[0].Start, End: part[len(part)-1].End}
+		for _, w := range part {
+			s.Pods += w.arrived
+		}
+		return s
+	}
+	quarter := len(cut) / 4
+	g, ok, err := functions.Growing(v.src, component, stretch(cut[:quarter]), stretch(cut[len(cut)-quarter:]), growingShare)
+	if err != nil && !errors.Is(err, record.ErrMissing) && v.err == nil {
+		v.err = fmt.Errorf("read stacks: %w", err)
+	}
+	return g, ok && g.Samples >= growingSamples
 }
 
 // dearestPlugins are the scheduler's plugins that took most time.

@@ -30,6 +30,8 @@ type Source interface {
 	// Logs names the components that left a log.
 	Logs() []string
 	Log(component string) (io.ReadCloser, error)
+	StackSamples() ([]record.StackSample, error)
+	Stacks() ([]record.Stack, error)
 	Profiles() []record.ProfileRef
 	ReadProfile(ref record.ProfileRef) (*profile.Profile, error)
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 
 	"github.com/kubedyno/kubedyno/record"
 	"github.com/kubedyno/kubedyno/stat"
@@ -50,6 +51,7 @@ func (v *View) accountStages() {
 	patches := v.statusPatches()
 	matched, ran := 0, 0
 	owned := 0
+	v.Cut = v.Meta.Status != record.StatusComplete && v.Meta.Status != ""
 	for _, p := range v.Pods {
 		if p.Owner != "" {
 			owned++
@@ -109,6 +111,18 @@ func (v *View) accountStages() {
 			if pair[0] != 0 && pair[1] != 0 && pair[1] < pair[0] {
 				negative += float64(pair[0]-pair[1]) / 1e6
 			}
+		}
+	}
+	if v.Cut {
+		for _, late := range v.unborn() {
+			due, sent, acked := v.sec(late.op.DueMicros), v.sec(late.op.SentMicros), v.sec(late.op.DoneMicros)
+			for range late.pods {
+				steps[Submit] = append(steps[Submit], step{due, sent})
+				steps[Accept] = append(steps[Accept], step{sent, acked})
+				steps[Controller] = append(steps[Controller], step{acked, math.NaN()})
+			}
+			owned += late.pods
+			total += float64(late.pods) * (end - due)
 		}
 	}
 	v.Lost.TotalPodSeconds = total
@@ -183,7 +197,11 @@ func (v *View) accountStages() {
 			return s
 		}
 		w, excess, why := integrate(steps[name], healthy[name], end)
-		if why != "" {
+		switch {
+		case why != "" && v.Cut:
+			// They had no time to come out, and where they wait is known all the same.
+			v.Warnings = append(v.Warnings, fmt.Sprintf("the run ended early, so that of stage %s, %s", name, why))
+		case why != "":
 			s.Reason = why
 			v.rejectStages(name + ": " + why)
 			return s
@@ -222,6 +240,31 @@ func (v *View) accountStages() {
 	for _, s := range v.LostStages() {
 		v.Lost.PodSeconds += *s.ExcessSeconds
 	}
+}
+
+// unborn are pods that were asked for and that no controller had created when a
+// run ended early.
+func (v *View) unborn() (all []struct {
+	op   *record.Operation
+	pods int
+}) {
+	seen := map[string]int{}
+	for _, p := range v.Pods {
+		if p.CreatedMicros != 0 {
+			_, name, _ := strings.Cut(p.Owner, "/")
+			seen[p.Namespace+"/"+name]++
+		}
+	}
+	for i := range v.Operations {
+		o := &v.Operations[i]
+		if n := int(o.Pods) - seen[o.Namespace+"/"+o.Name]; n > 0 && o.Verb == "create" && o.Resource != "pods" && o.DoneMicros != 0 && o.Error == "" && o.Code < 300 {
+			all = append(all, struct {
+				op   *record.Operation
+				pods int
+			}{o, n})
+		}
+	}
+	return all
 }
 
 func (v *View) rejectStages(why string) {

@@ -70,6 +70,9 @@ type View struct {
 	// Stages are the eight in order; Together is created → bound.
 	Stages   []Stage
 	Together Stage
+	// Cut says that the run ended before its pods had come through: stages hold the
+	// waiting until then.
+	Cut bool
 	// StagesOK is false where the stage data contradicts itself; StagesWhy
 	// says how. Detectors then do not assess stages.
 	StagesOK  bool

@@ -484,3 +484,50 @@ func TestRulesAreReached(t *testing.T) {
 		}
 	}
 }
+
+func TestGrowing(t *testing.T) {
+	const scan, parse, gc = 1, 2, 3
+	rec := made(t, func(w *record.Writer) {
+		w.Stack(record.Stack{ID: scan, Frames: "runtime.goexit;example.com/a.Work;example.com/a.Scan;runtime.memmove"})
+		w.Stack(record.Stack{ID: parse, Frames: "runtime.goexit;example.com/a.Work;example.com/a.Parse;example.com/a.token"})
+		w.Stack(record.Stack{ID: gc, Frames: "runtime.goexit;runtime.gcBgMarkWorker"})
+		put := func(component string, stack int64, at float64, n int) {
+			for range n {
+				w.StackSample(record.StackSample{TimeMicros: after(at).UnixMicro(), Component: component, Stack: stack})
+			}
+		}
+		put("a", scan, 10.5, 100)
+		put("a", scan, 19.5, 400)
+		put("a", parse, 10.5, 50)
+		put("a", parse, 19.5, 50)
+		put("a", gc, 19.5, 100)
+		put("b", scan, 19.5, 5000) // another component
+		put("a", scan, 15, 5000)   // between the two
+	})
+	early := Stretch{record.Window{Start: after(10), End: after(11)}, 100}
+	late := Stretch{record.Window{Start: after(19), End: after(20)}, 50}
+	// A sample is 10 ms. Early 100 pods: 10 and 5 ms a pod; late 50: 80, 10 and 20.
+	for share, want := range map[float64]Growth{
+		0.5:  {"example.com/a.Scan", 0.010, 0.080, 70.0 / 95, 400},
+		0.1:  {"example.com/a.Scan", 0.010, 0.080, 70.0 / 95, 400},
+		0.01: {"example.com/a.token", 0.005, 0.010, 5.0 / 95, 50}, // the innermost of all that grew
+		0.75: {"example.com/a.Work", 0.015, 0.090, 75.0 / 95, 450},
+	} {
+		g, ok, err := Growing(rec, "a", early, late, share)
+		if err != nil || !ok {
+			t.Fatalf("share %v: %v, %v", share, ok, err)
+		}
+		if g.Function != want.Function || g.Samples != want.Samples || math.Abs(g.Early-want.Early) > 1e-9 || math.Abs(g.Late-want.Late) > 1e-9 || math.Abs(g.Share-want.Share) > 1e-9 {
+			t.Errorf("share %v: got %+v, want %+v", share, g, want)
+		}
+	}
+	if g, ok, err := Growing(rec, "a", early, late, 0.9); err != nil || ok {
+		t.Errorf("no function has so much of it: %+v, %v", g, err)
+	}
+	if g, ok, err := Growing(rec, "a", late, early, 0.1); err != nil || ok {
+		t.Errorf("what shrinks grows: %+v, %v", g, err)
+	}
+	if _, _, err := Growing(made(t, func(*record.Writer) {}), "a", early, late, 0.5); !errors.Is(err, record.ErrMissing) {
+		t.Errorf("without stacks: %v", err)
+	}
+}

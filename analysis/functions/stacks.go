@@ -22,8 +22,10 @@ const KernelMark = "_[k]"
 const defaultPeriod = 1.0 / 99
 
 // Period is the CPU time that one sample stands for, in seconds.
-func Period(rec *record.Recording) float64 {
-	for _, o := range rec.Meta().Collectors {
+func Period(rec *record.Recording) float64 { return periodOf(rec.Meta()) }
+
+func periodOf(m record.Meta) float64 {
+	for _, o := range m.Collectors {
 		if o.Name == "stacks" && o.IntervalSeconds > 0 {
 			return o.IntervalSeconds
 		}

@@ -27,6 +27,8 @@
 //	scheduler free
 //	scheduler config                has a --config file, so that flags say nothing
 //	scheduler decides 20ms          a cycle takes that long
+//	scheduler decides 2ms growing 5ms
+//	                                likewise, and 5 ms more with each 1,000 pods
 //	parked 10s                      pods are set aside that long before they are decided
 //	bind takes 2s                   the binding request, or a PreBind plugin
 //	accept takes 1s                 creating a pod, a slow webhook say
@@ -67,6 +69,10 @@
 //	log kube-apiserver 40 TEXT      so many lines, spread over the load (a line of its own)
 //	profile kube-apiserver 12s OUTER … INNER
 //	                                CPU-seconds of a stack
+//	stack kube-apiserver 12s OUTER … INNER
+//	                                likewise, as samples with their times, evenly over the load
+//	stack kube-apiserver 12s growing OUTER … INNER
+//	                                more and more often
 //	flag kube-apiserver NAME=VALUE
 //	writes kube-apiserver 20MB/s    to storage
 //	delay etcd 0.4                  seconds a second that its threads waited for a CPU

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"strconv"
@@ -50,6 +51,7 @@ type work struct {
 	component string
 	seconds   float64
 	frames    []string // outermost first
+	growing   bool
 }
 
 // observe reads the words that say what collectors saw, in their own terms.
@@ -95,14 +97,9 @@ func (s *script) observe(w []string) (done bool, err error) {
 		p.at = len(p.words)
 		s.lines = append(s.lines, l)
 	case "profile":
-		x := work{component: p.next(), seconds: p.duration().Seconds()}
-		for p.more() {
-			x.frames = append(x.frames, p.next())
-		}
-		if len(x.frames) == 0 {
-			p.fail("a stack has frames")
-		}
-		s.work = append(s.work, x)
+		s.work = append(s.work, p.work())
+	case "stack":
+		s.sampled = append(s.sampled, p.work())
 	case "flag":
 		c := p.next()
 		s.flags[c] = append(s.flags[c], "--"+p.next())
@@ -183,6 +180,20 @@ func (p *phrase) rate() float64 {
 		return 0
 	}
 	return p.number(x)
+}
+
+func (p *phrase) work() work {
+	x := work{component: p.next(), seconds: p.duration().Seconds()}
+	for p.more() {
+		x.frames = append(x.frames, p.next())
+	}
+	if len(x.frames) > 0 && x.frames[0] == "growing" {
+		x.growing, x.frames = true, x.frames[1:]
+	}
+	if len(x.frames) == 0 {
+		p.fail("a stack has frames")
+	}
+	return x
 }
 
 func (p *phrase) talk() (t talk) {
@@ -268,6 +279,7 @@ func (s *script) observed(r *Run) {
 		}
 		r.logs[l.component] += b.String()
 	}
+	s.sample(r)
 	r.profiles = map[string]*profile.Profile{}
 	for _, x := range s.work {
 		p := r.profiles[x.component]
@@ -285,6 +297,34 @@ func (s *script) observed(r *Run) {
 		p.Sample = append(p.Sample, sample)
 	}
 }
+
+// sample draws the stacks of what was said to be sampled, 99 a second of CPU:
+// evenly over the load, or more and more often.
+func (s *script) sample(r *Run) {
+	rng := rand.New(rand.NewPCG(s.seed, 4))
+	for i, x := range s.sampled {
+		id := int64(i + 1)
+		r.stacks = append(r.stacks, record.Stack{ID: id, Frames: strings.Join(x.frames, ";")})
+		for range int(99 * x.seconds) {
+			at := rng.Float64()
+			if x.growing {
+				at = math.Sqrt(at)
+			}
+			r.samples = append(r.samples, record.StackSample{TimeMicros: micros(at * r.end), Component: x.component, Command: x.component, Stack: id})
+		}
+	}
+}
+
+// StackSamples are what was sampled.
+func (r *Run) StackSamples() ([]record.StackSample, error) {
+	if len(r.samples) == 0 {
+		return nil, fmt.Errorf("table stack_samples: %w", record.ErrMissing)
+	}
+	return r.samples, nil
+}
+
+// Stacks are the stacks of samples.
+func (r *Run) Stacks() ([]record.Stack, error) { return r.stacks, nil }
 
 // send adds one client's requests between two times.
 func (t talk) send(r *Run, rng *rand.Rand, id int, from, to, rate float64, each time.Duration) {

@@ -33,6 +33,8 @@ type Run struct {
 	calibration *record.Calibration // nil: no healthy runs are known
 	logs        map[string]string
 	profiles    map[string]*profile.Profile
+	samples     []record.StackSample
+	stacks      []record.Stack
 }
 
 // A counter is a series: what a counter grew by evenly over the load and, a
@@ -44,6 +46,8 @@ type counter struct {
 	rest     float64
 	gauge    bool
 	from, to float64
+	// course, where it is there, is the counter's growth from the load's start.
+	course func(t float64) float64
 }
 
 // at is the series' value at a time.
@@ -53,6 +57,9 @@ func (c counter) at(t, end float64) float64 {
 			return c.rest
 		}
 		return c.from + (c.to-c.from)*min(1, t/max(end, 1))
+	}
+	if c.course != nil {
+		return c.course(t)
 	}
 	return c.rest*(min(t, 0)+settle) + c.value*min(1, max(0, t)/max(end, 1e-9))
 }
@@ -65,6 +72,7 @@ type script struct {
 	controller, scheduler limit
 	works                 float64
 	decides, bind, accept time.Duration
+	decidesMore           time.Duration // for each 1,000 pods
 	parked                time.Duration
 	capacity              float64
 	busy, others          float64
@@ -84,6 +92,7 @@ type script struct {
 	talks       []talk             // requests
 	lines       []line             // log
 	work        []work             // profile
+	sampled     []work             // stack
 	written     map[string]float64 // bytes a second
 	delayed     map[string]float64 // share of the load
 	connections float64
@@ -218,6 +227,9 @@ func (s *script) say(w []string) (err error) {
 	case "scheduler":
 		if word(1) == "decides" {
 			s.decides = dur(2)
+			if len(w) > 4 && word(3) == "growing" {
+				s.decidesMore = dur(4)
+			}
 		} else {
 			client(&s.scheduler)
 		}
@@ -428,14 +440,16 @@ func (s *script) simulate() *Run {
 	sort.SliceStable(order, func(i, j int) bool { return order[i].created < order[j].created })
 	binds := newTokens(s.scheduler)
 	var decideSum, bindSum, loopFree, end float64
+	var decided [][2]float64 // when, and the sum until then
 	sigma := math.Log(1/0.3) / 2.326
 	last := len(order) - 1 - s.stuck - s.lost
 	for i, p := range order {
 		start := max(p.created+jitter(2)+s.parked.Seconds(), loopFree)
-		d := s.decides.Seconds() * (0.8 + 0.4*rng.Float64())
+		d := (s.decides.Seconds() + s.decidesMore.Seconds()*float64(i)/1000) * (0.8 + 0.4*rng.Float64())
 		loopFree = start + d
 		decideSum += d
 		p.decided = loopFree
+		decided = append(decided, [2]float64{p.decided, decideSum})
 		at := binds.take(p.decided)
 		done := at + jitter(4) + s.bind.Seconds()
 		bindSum += done - p.decided
@@ -478,8 +492,22 @@ func (s *script) simulate() *Run {
 		}
 	}
 	n := float64(len(order))
-	count(diagnose.Scheduler, "scheduler_scheduling_algorithm_duration_seconds_sum", decideSum)
-	count(diagnose.Scheduler, "scheduler_scheduling_algorithm_duration_seconds_count", n)
+	cycles := func(t float64) int {
+		return sort.Search(len(decided), func(i int) bool { return decided[i][0] > t })
+	}
+	grow := func(metric string, course func(t float64) float64) {
+		count(diagnose.Scheduler, metric, 0)
+		if c := &r.counters; len(*c) > 0 && (*c)[len(*c)-1].metric == metric {
+			(*c)[len(*c)-1].course = course
+		}
+	}
+	grow("scheduler_scheduling_algorithm_duration_seconds_sum", func(t float64) float64 {
+		if i := cycles(t); i > 0 {
+			return decided[i-1][1]
+		}
+		return 0
+	})
+	grow("scheduler_scheduling_algorithm_duration_seconds_count", func(t float64) float64 { return float64(cycles(t)) })
 	count(diagnose.Scheduler, "scheduler_framework_extension_point_duration_seconds_sum", bindSum, "extension_point", "Bind")
 	count(diagnose.Scheduler, "scheduler_framework_extension_point_duration_seconds_sum", decideSum, "extension_point", "Filter")
 	count(diagnose.Scheduler, "rest_client_rate_limiter_duration_seconds_sum", binds.waited)

@@ -18,7 +18,8 @@ var Detector = diagnose.Detector{
 	Doc: `What is quick with a thousand pods may not be with thirty thousand: work that looks at all pods for each new one grows with them, and the throughput falls.
 
 **Evidence.** In windows of the plateau, what one pod costs a component (CPU), or what one cycle, plugin or sync takes, goes up with the number of pods that exist: Theil and Sen's slope,
-Kendall's test for a trend with the share of false ones among all slopes held to 1 %, and a change of at least a quarter (for this finding, a doubling).
+Kendall's test for a trend with the share of false ones among all slopes held to 1 %, and a change of at least a quarter (for this finding, a doubling). Sampled stacks tell which function does the work: the innermost one
+that holds 40 % of what the component's CPU for each pod grew by, from the first quarter of the arrivals to the last.
 
 **Class.** Risk: it says what will be slow with more. Where a growing cost is what holds pods up already, the detector of that resource (scheduling-loop, machine-cpu) names it as well.
 
@@ -53,6 +54,22 @@ func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
 		Advice:    diagnose.Advice{Text: "Look at what does the work: kubedyno functions and kubedyno stacks of the run's last part beside its first."},
 		RefutedBy: "a longer run in which the cost stays",
 	}
+	if g, ok := v.GrowingWork(worst.Component); ok {
+		f.Sources = 2
+		f.CodePath = g.Function
+		where := short(g.Function)
+		if plugin, ok := plugin(g.Function); ok {
+			where = fmt.Sprintf("%s (scheduler plugin %s)", where, plugin)
+		}
+		f.Summary += fmt.Sprintf(" %.0f %% of what %s's work for a pod grew by is in %s.", 100*g.Share, worst.Component, where)
+		f.Evidence = append(f.Evidence, diagnose.Evidence{Kind: "function", Ref: "stacks: " + g.Function, Value: g.Late - g.Early, Unit: "s/pod",
+			Text: fmt.Sprintf("%s took %.2f ms of CPU for each pod in the run's first quarter, %.2f ms in its last (%d samples)", short(g.Function), 1000*g.Early, 1000*g.Late, g.Samples)})
+		f.Advice.Text = fmt.Sprintf("Find out why %s looks at all pods for each new one, and keep a count instead. Its callers: kubedyno stacks, for the run's last part.", where)
+		if strings.Contains(g.Function, "/podtopologyspread.") {
+			f.Advice.Text = "The default spreading constraints of the scheduler count, for each pod to be placed, the pods of the same owner on every node. A KubeSchedulerConfiguration whose arguments for PodTopologySpread have defaultingType: List and no defaultConstraints takes that away, and so does one owner for fewer pods. " +
+				"The price: replicas that ask for no spreading themselves are no longer spread over nodes and zones."
+		}
+	}
 	for _, s := range v.Slopes {
 		if v.IsHarness(s.Component) || s.Component != worst.Component || s.Growth() < 1 {
 			continue
@@ -78,6 +95,17 @@ func stage(s *diagnose.Slope) string {
 		return diagnose.Decide
 	}
 	return ""
+}
+
+// short is a function without the path of its package.
+func short(function string) string { return function[strings.LastIndexByte(function, '/')+1:] }
+
+// plugin is the scheduler's plugin that a function belongs to, as its package is
+// called.
+func plugin(function string) (string, bool) {
+	_, rest, ok := strings.Cut(function, "/scheduler/framework/plugins/")
+	name, _, _ := strings.Cut(rest, ".")
+	return name, ok
 }
 
 func title(s string) string {
