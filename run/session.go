@@ -164,7 +164,7 @@ func (s *session) startTarget(ctx context.Context) (target, error) {
 	case s.watching:
 		return s.find(ctx)
 	case !s.o.Existing:
-		return newLabTarget(ctx, s.o, s.note)
+		return newLabTarget(ctx, s.o, "", s.note)
 	}
 	return s.connect(ctx)
 }

@@ -70,7 +70,8 @@ type labTarget struct {
 	exited chan error
 }
 
-func newLabTarget(ctx context.Context, o Options, note func(string, ...any)) (*labTarget, error) {
+// newLabTarget starts a lab up to a component; empty means all of them.
+func newLabTarget(ctx context.Context, o Options, last string, note func(string, ...any)) (*labTarget, error) {
 	e := o.Experiment
 	overrides := map[string]lab.Override{}
 	for name, c := range e.Cluster.Components {
@@ -80,6 +81,7 @@ func newLabTarget(ctx context.Context, o Options, note func(string, ...any)) (*l
 		Profile:   string(e.Cluster.Profile),
 		Overrides: overrides,
 		CPU:       e.Cluster.CPU,
+		Last:      last,
 		Log:       o.Log,
 		OnEvent: func(e lab.Event) {
 			o.Log.Debug("lab", "event", e.Event, "component", e.Component, "seconds", e.Seconds, "killed", e.Killed)
@@ -88,7 +90,9 @@ func newLabTarget(ctx context.Context, o Options, note func(string, ...any)) (*l
 	if err != nil {
 		return nil, err
 	}
-	note("control plane %s: API ready after %.1f s", l.ControlPlane().Version, l.APIReady().Seconds())
+	if last == "" {
+		note("control plane %s: API ready after %.1f s", l.ControlPlane().Version, l.APIReady().Seconds())
+	}
 	t := &labTarget{Lab: l, quotas: e.Cluster.Components, exited: make(chan error, 1)}
 	go func() {
 		for err := range l.Exited() {

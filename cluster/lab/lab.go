@@ -46,6 +46,9 @@ type Config struct {
 	Overrides map[string]Override
 	// CPU is a quota in cores that the components have together; 0 means none.
 	CPU float64
+	// Last is the last component that is started, in the order of their starts;
+	// empty means all. With etcd alone there is nobody to ask, and no user.
+	Last string
 	// StartTimeout bounds the start; zero means defaultStartTimeout.
 	StartTimeout time.Duration
 	// OnEvent, if not nil, is told what happens, one event at a time.
@@ -121,6 +124,9 @@ func (c *Config) validate(ctx context.Context) error {
 	}
 	if c.Name != "" && !validName(c.Name) {
 		return misuse("lab name %q: want lower-case letters, digits and dashes, at most 40, beginning and ending with a letter or digit", c.Name)
+	}
+	if c.Last != "" && !slices.Contains(components, c.Last) {
+		return misuse("no component is named %q%s", c.Last, didYouMean(c.Last, components))
 	}
 	for name, o := range c.Overrides {
 		if err := o.validate(name, flags); err != nil {
@@ -396,7 +402,7 @@ func (l *Lab) startKeeper(cfg Config, mode string) error {
 	}
 	return l.send(keeperConfig{
 		Mode: mode, State: *l.state, Lab: cfg.Lab,
-		Overrides: cfg.Overrides, CPU: cfg.CPU, StartSeconds: timeout.Seconds(),
+		Overrides: cfg.Overrides, CPU: cfg.CPU, Last: cfg.Last, StartSeconds: timeout.Seconds(),
 	})
 }
 

@@ -21,6 +21,7 @@ type keeperConfig struct {
 	Lab          string              `json:"lab"`
 	Overrides    map[string]Override `json:"overrides,omitempty"`
 	CPU          float64             `json:"cpu,omitempty"`
+	Last         string              `json:"last,omitempty"`
 	StartSeconds float64             `json:"startSeconds"`
 }
 

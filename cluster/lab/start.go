@@ -240,7 +240,7 @@ func (k *keeper) plan(ids *pki, version labVersion) (*plan, error) {
 		{Scheduler, url["kube-scheduler-port"], url["kube-scheduler-port"], "/healthz", version.Kubernetes, 3 * time.Second},
 	} {
 		o := k.cfg.Overrides[c.name]
-		if o.Off {
+		if k.leftOut(c.name) {
 			continue
 		}
 		if c.name == APIServer && proxied != "" {
@@ -395,6 +395,9 @@ func notOK(body string) string {
 func (k *keeper) startAll(ctx context.Context, abort context.CancelCauseFunc, plan *plan) error {
 	died := func(exit *proc.ExitError) { abort(exit) }
 	for _, name := range []string{Etcd, APIServer} {
+		if k.leftOut(name) {
+			return k.serving(ctx, plan, Event{})
+		}
 		p, err := k.launch(ctx, plan.children[name], died)
 		if err != nil {
 			return err
@@ -403,11 +406,12 @@ func (k *keeper) startAll(ctx context.Context, abort context.CancelCauseFunc, pl
 	}
 	apiReady := time.Now()
 	k.update(func(s *State) { s.APIReady = apiReady.Sub(k.began).Seconds() })
-	k.out.emit(Event{Event: EventAPIReady, APIReady: apiReady, APIReadySeconds: apiReady.Sub(k.began).Seconds()})
+	ready := Event{APIReady: apiReady, APIReadySeconds: apiReady.Sub(k.began).Seconds()}
+	k.out.emit(Event{Event: EventAPIReady, APIReady: ready.APIReady, APIReadySeconds: ready.APIReadySeconds})
 
 	group, gctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return k.prepareAPI(gctx, plan.cp) })
-	beside := slices.DeleteFunc([]string{ControllerManager, Scheduler}, func(name string) bool { return k.cfg.Overrides[name].Off })
+	beside := slices.DeleteFunc([]string{ControllerManager, Scheduler}, k.leftOut)
 	running := make([]*proc.Process, len(beside))
 	for i, name := range beside {
 		group.Go(func() (err error) {
@@ -421,6 +425,16 @@ func (k *keeper) startAll(ctx context.Context, abort context.CancelCauseFunc, pl
 	for i, name := range beside {
 		fill(plan.cp, name, running[i])
 	}
+	return k.serving(ctx, plan, ready)
+}
+
+// leftOut says whether a component is not to be started.
+func (k *keeper) leftOut(name string) bool {
+	return k.cfg.Overrides[name].Off || k.cfg.Last != "" && rank(name) > rank(k.cfg.Last)
+}
+
+// serving tells that everything is up.
+func (k *keeper) serving(ctx context.Context, plan *plan, ready Event) error {
 	if ctx.Err() != nil { // one died at the last moment
 		return context.Cause(ctx)
 	}
@@ -428,10 +442,8 @@ func (k *keeper) startAll(ctx context.Context, abort context.CancelCauseFunc, pl
 		s.Phase = PhaseReady
 		s.ControlPlane = plan.cp
 	})
-	k.out.emit(Event{
-		Event: EventReady, ControlPlane: plan.cp, Cgroups: plan.cgroups,
-		APIReady: apiReady, APIReadySeconds: apiReady.Sub(k.began).Seconds(),
-	})
+	ready.Event, ready.ControlPlane, ready.Cgroups = EventReady, plan.cp, plan.cgroups
+	k.out.emit(ready)
 	return nil
 }
 
