@@ -238,27 +238,28 @@ type ActorKind string
 
 // The kinds of actor; load/actor performs them.
 const (
-	ActConnections  ActorKind = "connections"   // a connection for each request
-	ActController   ActorKind = "controller"    // an informer on pods, and a patch for each
-	ActDiskWriter   ActorKind = "disk-writer"   // write to the machine's disk
-	ActElectors     ActorKind = "electors"      // compete for leases
-	ActEvents       ActorKind = "events"        // create Events
-	ActHeartbeats   ActorKind = "heartbeats"    // renew leases
-	ActInstaller    ActorKind = "installer"     // make and change CustomResourceDefinitions
-	ActKubectlApply ActorKind = "kubectl-apply" // the real kubectl, again and again
-	ActLister       ActorKind = "lister"        // lists again and again
-	ActLockers      ActorKind = "lockers"       // compete for a lock for each claim
-	ActOwner        ActorKind = "owner"         // put its name on objects where another's is
-	ActRelister     ActorKind = "relister"      // watch everything from the beginning, again and again
-	ActScraper      ActorKind = "scraper"       // read the API server's metrics
-	ActWatchers     ActorKind = "watchers"      // hold watches
-	ActWebhook      ActorKind = "webhook"       // judge each pod that is made
-	ActWriters      ActorKind = "writers"       // write to the same objects
+	ActApplyOnChange ActorKind = "apply-on-change" // the real kubectl, when something changed
+	ActConnections   ActorKind = "connections"     // a connection for each request
+	ActController    ActorKind = "controller"      // an informer on pods, and a patch for each
+	ActDiskWriter    ActorKind = "disk-writer"     // write to the machine's disk
+	ActElectors      ActorKind = "electors"        // compete for leases
+	ActEvents        ActorKind = "events"          // create Events
+	ActHeartbeats    ActorKind = "heartbeats"      // renew leases
+	ActInstaller     ActorKind = "installer"       // make and change CustomResourceDefinitions
+	ActKubectlApply  ActorKind = "kubectl-apply"   // the real kubectl, again and again
+	ActLister        ActorKind = "lister"          // lists again and again
+	ActLockers       ActorKind = "lockers"         // compete for a lock for each claim
+	ActOwner         ActorKind = "owner"           // put its name on objects where another's is
+	ActRelister      ActorKind = "relister"        // watch everything from the beginning, again and again
+	ActScraper       ActorKind = "scraper"         // read the API server's metrics
+	ActWatchers      ActorKind = "watchers"        // hold watches
+	ActWebhook       ActorKind = "webhook"         // judge each pod that is made
+	ActWriters       ActorKind = "writers"         // write to the same objects
 )
 
 func (ActorKind) values() []string {
 	return []string{
-		string(ActConnections), string(ActController), string(ActDiskWriter), string(ActElectors), string(ActEvents), string(ActHeartbeats),
+		string(ActApplyOnChange), string(ActConnections), string(ActController), string(ActDiskWriter), string(ActElectors), string(ActEvents), string(ActHeartbeats),
 		string(ActInstaller), string(ActKubectlApply), string(ActLister), string(ActLockers), string(ActOwner), string(ActRelister),
 		string(ActScraper), string(ActWatchers), string(ActWebhook), string(ActWriters),
 	}

@@ -53,7 +53,7 @@ func (s *session) startActor(ctx context.Context, a experiment.Actor) error {
 	if c.Kubeconfig, err = s.actorKubeconfig(a.Name); err != nil {
 		return err
 	}
-	if a.Do == experiment.ActKubectlApply {
+	if a.Do == experiment.ActKubectlApply || a.Do == experiment.ActApplyOnChange {
 		if c.Kubectl, err = s.kubectl(); err != nil {
 			return err
 		}

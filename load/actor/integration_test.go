@@ -194,6 +194,23 @@ func TestKinds(t *testing.T) {
 			p, err := client.CoreV1().Pods(ns).Get(ctx, "runs", metav1.GetOptions{})
 			return did(m, "patch", "ok") && err == nil && p.Labels[Label] == "the-controller"
 		}},
+		{Config{Do: "apply-on-change", Objects: 2, Kubectl: binary, Cache: t.TempDir()}, func(m string) bool {
+			// Whoever changes what it applied sees it come back; nothing else makes it apply.
+			maps := client.CoreV1().ConfigMaps(ns)
+			one, err := maps.Get(ctx, "the-apply-on-change-1", metav1.GetOptions{})
+			if err != nil {
+				return false
+			}
+			if one.Annotations["changed"] == "" {
+				one.Data["index"], one.Annotations = "nine", map[string]string{"changed": "yes", corev1.LastAppliedConfigAnnotation: one.Annotations[corev1.LastAppliedConfigAnnotation]}
+				_, err = maps.Update(ctx, one, metav1.UpdateOptions{})
+				if err != nil {
+					t.Log(err)
+				}
+				return false
+			}
+			return one.Data["index"] == "1" && did(m, "apply", "ok")
+		}},
 		{Config{Do: "disk-writer", Count: 2, Cache: t.TempDir()}, func(m string) bool { return did(m, "write", "ok") && !did(m, "write", "error") }},
 		{Config{Do: "electors", Count: 2, Objects: 2}, func(string) bool {
 			for i := range 2 {

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"math/rand/v2"
 	"net/http"
 	"os"
@@ -33,6 +34,8 @@ import (
 )
 
 var kinds = []Kind{
+	{"apply-on-change", "runs kubectl apply once, watches what it made, and applies again when that is not what it was, as add-on managers can that work by events",
+		Config{Rate: 1, Objects: 10}, applyOnChange},
 	{"connections", "opens a connection for each request, as scripts do: TLS handshake, one small read, closed",
 		Config{Rate: 5, Count: 10}, connections},
 	{"controller", "an informer on all pods; each pod of the run that starts to run gets one patch from a worker, at 20 requests/s and a burst of 30",
@@ -345,22 +348,37 @@ func installer(ctx context.Context, a *actor) error {
 
 // kubectlApply runs the real kubectl.
 func kubectlApply(ctx context.Context, a *actor) error {
+	apply, err := a.applier()
+	if err != nil {
+		return err
+	}
+	a.each(ctx, func(ctx context.Context, _, _ int) { _ = apply(ctx) })
+	return nil
+}
+
+// addon is the content of the i-th object that is applied.
+func addon(i int) map[string]string {
+	return map[string]string{"about": "an add-on's settings", "index": fmt.Sprint(i)}
+}
+
+// applier runs kubectl apply with the manifests of the actor's objects.
+func (a *actor) applier() (func(context.Context) error, error) {
 	var manifests bytes.Buffer
 	for i := range a.Objects {
 		object := corev1.ConfigMap{
 			TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"},
 			ObjectMeta: a.object(i),
-			Data:       map[string]string{"about": "an add-on's settings", "index": fmt.Sprint(i)},
+			Data:       addon(i),
 		}
 		b, err := json.Marshal(object)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		fmt.Fprintf(&manifests, "---\n%s\n", b)
 	}
 	var once sync.Once
-	a.each(ctx, func(ctx context.Context, _, _ int) {
-		_ = a.act("apply", func() error {
+	return func(ctx context.Context) error {
+		return a.act("apply", func() error {
 			cmd := exec.CommandContext(ctx, a.Kubectl, "apply", "--kubeconfig", a.Kubeconfig, "--namespace", a.Namespace, "-f", "-")
 			cmd.Args[0] = "kubectl"
 			cmd.Env = append(os.Environ(), "KUBECACHEDIR="+a.Cache)
@@ -371,8 +389,58 @@ func kubectlApply(ctx context.Context, a *actor) error {
 			}
 			return err
 		})
-	})
-	return nil
+	}, nil
+}
+
+// applyOnChange applies once, and again when what it applied is not what it was.
+// Its own writes are what it wants, and wake nobody. Rate is how often at most.
+func applyOnChange(ctx context.Context, a *actor) error {
+	apply, err := a.applier()
+	if err != nil {
+		return err
+	}
+	changed := make(chan struct{}, 1)
+	again := func() {
+		select {
+		case changed <- struct{}{}:
+		default: // it will be seen to anyway
+		}
+	}
+	prefix := a.Name + "-"
+	factory := informers.NewSharedInformerFactoryWithOptions(a.client, 0, informers.WithNamespace(a.Namespace),
+		informers.WithTweakListOptions(func(o *metav1.ListOptions) { o.LabelSelector = Label + "=" + a.Name }))
+	informer := factory.Core().V1().ConfigMaps().Informer()
+	look := func(o any) {
+		m, ok := o.(*corev1.ConfigMap)
+		if !ok {
+			return
+		}
+		var i int
+		if _, err := fmt.Sscan(strings.TrimPrefix(m.Name, prefix), &i); err == nil && !maps.Equal(m.Data, addon(i)) {
+			again()
+		}
+	}
+	if _, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc: look, UpdateFunc: func(_, o any) { look(o) }, DeleteFunc: func(any) { again() },
+	}); err != nil {
+		return err
+	}
+	if err := until(ctx, func() error { return apply(ctx) }); err != nil {
+		return err
+	}
+	factory.StartWithContext(ctx)
+	defer factory.Shutdown()
+	for {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-changed:
+			// What changes in between is one more time together.
+			if err := apply(ctx); sleep(ctx, time.Duration(float64(time.Second)/a.Rate)) && err != nil {
+				again()
+			}
+		}
+	}
 }
 
 // lister lists.
