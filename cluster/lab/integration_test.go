@@ -563,6 +563,39 @@ func TestOverrides(t *testing.T) {
 	}
 }
 
+// A lab that is built up to a component has those before it, and no other.
+func TestLast(t *testing.T) {
+	for _, c := range []struct {
+		last string
+		want []string
+	}{
+		{lab.Etcd, []string{lab.Etcd}},
+		{lab.APIServer, []string{lab.Etcd, lab.APIServer}},
+	} {
+		cfg := config(t)
+		cfg.Last = c.last
+		l := start(t, cfg)
+		var got []string
+		for _, component := range l.ControlPlane().Components {
+			if component.PID == 0 {
+				t.Errorf("%s does not run", component.Name)
+			}
+			got = append(got, component.Name)
+		}
+		if !slices.Equal(got, c.want) {
+			t.Errorf("up to %s there are %q", c.last, got)
+		}
+		if err := l.Remove(); err != nil {
+			t.Error(err)
+		}
+	}
+	cfg := config(t)
+	cfg.Last = "etdc"
+	if _, err := lab.Start(t.Context(), cfg); err == nil || !strings.Contains(err.Error(), `"etdc"`) {
+		t.Errorf("a component that there is not: %v", err)
+	}
+}
+
 func TestRefusedBeforeAnythingStarts(t *testing.T) {
 	notExecutable := filepath.Join(t.TempDir(), "file")
 	if err := os.WriteFile(notExecutable, []byte("x"), 0o600); err != nil {
