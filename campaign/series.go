@@ -128,6 +128,8 @@ type Series struct {
 	Looked int `json:"looked,omitempty"`
 	// Ended says why the series is over; empty: it is not.
 	Ended string `json:"ended,omitempty"`
+	// Clear says that it was After that ended it, before all runs were made.
+	Clear bool `json:"clear,omitempty"`
 	// GaveUp says that too many runs were bad.
 	GaveUp bool `json:"gaveUp,omitempty"`
 
@@ -201,6 +203,7 @@ func (s *Series) step(ctx context.Context, o SeriesOptions) error {
 		}
 		s.Looked = done
 		if ended != "" {
+			s.Clear = more
 			return s.end(ended)
 		}
 	}
@@ -249,7 +252,11 @@ func (s *Series) perform(ctx context.Context, o SeriesOptions, block int, a Arm,
 	case err == nil:
 		return s.judge(o, n, took)
 	case ctx.Err() != nil:
-		return errors.Join(err, s.book(o, n, Interrupted, "interrupted", took))
+		booked := s.book(o, n, Interrupted, "interrupted", took)
+		if out := s.Runs[n-1].Out; out != "" {
+			err = fmt.Errorf("%w, which was set aside as %s", err, filepath.Join(s.dir, out))
+		}
+		return errors.Join(err, booked)
 	case errors.Is(err, syscall.ENOSPC):
 		return errors.Join(fmt.Errorf("run %d, %s: %w", n, a.Name, err), s.book(o, n, Interrupted, "the disk was full", took))
 	}

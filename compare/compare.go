@@ -81,6 +81,8 @@ type Comparison struct {
 	Exhaustive   bool `json:"exhaustive,omitempty"`
 	// NoiseRuns is how many runs without a difference were given.
 	NoiseRuns int `json:"noiseRuns,omitempty"`
+	// Turns is how the runs were made, where it was in turns for this comparison.
+	Turns *Turns `json:"turns,omitempty"`
 	// Wanted is the relative difference that Row.Needed speaks of.
 	Wanted   float64  `json:"wanted"`
 	Rows     []Row    `json:"rows"`
@@ -487,11 +489,6 @@ func settings(m record.Meta) map[string]string {
 	if m.Cluster.Profile != "" {
 		s["profile"] = m.Cluster.Profile
 	}
-	for _, set := range m.Settings { // the values of others are among the arguments
-		if name, value, ok := strings.Cut(set, "="); ok && strings.Contains(name, ".env.") {
-			s[name] = value
-		}
-	}
 	for _, c := range m.Cluster.Components {
 		if c.CPU > 0 {
 			s[c.Name+".cpu"] = fmt.Sprintf("%g", c.CPU)
@@ -505,6 +502,13 @@ func settings(m record.Meta) map[string]string {
 				continue
 			}
 			s[c.Name+".args."+name] = value
+		}
+	}
+	// Values of the environment, whole paths of binaries and fields of the
+	// experiment are nowhere else.
+	for _, set := range m.Settings {
+		if name, value, ok := strings.Cut(set, "="); ok {
+			s[strings.TrimPrefix(name, "cluster.components.")] = value
 		}
 	}
 	return s

@@ -3,8 +3,6 @@ package compare
 import (
 	"fmt"
 	"slices"
-
-	"github.com/kubedyno/kubedyno/stat"
 )
 
 // Outcome is what a gate says of a change.
@@ -122,16 +120,4 @@ func (r Row) Sentence() string {
 		s += fmt.Sprintf(", p=%.3f over all rows, n=%d+%d", t.Adjusted, t.N1, t.N2)
 	}
 	return s
-}
-
-// Looks plans when to look at a series of pairs of runs that may end early: after
-// each pair from the first that can show anything. A comparison at a look has
-// the look's Level as its Options.Alpha; then all looks together have a false
-// difference with a chance of at most alpha.
-func Looks(pairs int, alpha float64) []stat.Look {
-	var fractions []float64
-	for k := min(fewestPairs, pairs); k <= pairs; k++ {
-		fractions = append(fractions, float64(k)/float64(pairs))
-	}
-	return stat.Looks(alpha, fractions, stat.LateSpending)
 }

@@ -26,6 +26,12 @@ func (t *text) comparison(c compare.Comparison) {
 	if c.Note != "" {
 		t.wrap("", "", t.paint(yellow, capital(sentence(c.Note))))
 	}
+	if c.Turns != nil {
+		t.wrap("", "", capital(sentence(TurnsText(*c.Turns))))
+		for _, d := range c.Turns.Doubts {
+			t.wrap("", t.paint(yellow, "warning: "), d)
+		}
+	}
 	for _, w := range c.Warnings {
 		t.wrap("", t.paint(yellow, "warning: "), w)
 	}
@@ -84,6 +90,15 @@ func (t *text) comparison(c compare.Comparison) {
 			t.wrap("  ", t.paint(yellow, r.Name)+": ", "not in the "+side+": "+why)
 		}
 	}
+}
+
+// TurnsText says how runs in turns ended, and at which level they were looked at.
+func TurnsText(r compare.Turns) string {
+	s := fmt.Sprintf("%d of %d pairs of runs, in turns; ended since %s", r.Made, r.Planned, r.Ended)
+	if r.Looks > 1 {
+		s += fmt.Sprintf(". The series was looked at %d times, with a chance of at most %s %% of a false difference in any of these looks; what is left of that for this report stands below", r.Looks, number(100*r.Alpha))
+	}
+	return s
 }
 
 // valueWidth holds "75.6 ± 1.2 pods/s" and its like.

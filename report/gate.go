@@ -4,6 +4,7 @@ import (
 	"encoding/xml"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/kubedyno/kubedyno/compare"
@@ -53,6 +54,9 @@ func gateVerdict(g compare.Gate) string {
 // be judged fails, too.
 func gateJUnit(w io.Writer, g compare.Gate) error {
 	s := testSuite{Name: "gate", Out: gateVerdict(g) + "\n" + strings.Join(g.Reasons, "\n")}
+	if turns := g.Comparison.Turns; turns != nil {
+		s.Out += "\n" + strings.Join(append([]string{TurnsText(*turns)}, turns.Doubts...), "\n")
+	}
 	class := "kubedyno.gate"
 	first := testCase{Class: class, Name: "the runs can be judged"}
 	if g.Outcome == compare.Invalid || g.Outcome == compare.NotAssessed {
@@ -95,10 +99,14 @@ func gateJUnit(w io.Writer, g compare.Gate) error {
 func gateMarkdown(g compare.Gate) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "### kubedyno: %s\n\n", gateVerdict(g))
-	for _, r := range g.Reasons {
+	said := slices.Clone(g.Reasons)
+	if turns := g.Comparison.Turns; turns != nil {
+		said = slices.Concat(said, []string{TurnsText(*turns)}, turns.Doubts)
+	}
+	for _, r := range said {
 		fmt.Fprintf(&b, "- %s\n", inMarkdown(r))
 	}
-	if len(g.Reasons) > 0 {
+	if len(said) > 0 {
 		b.WriteByte('\n')
 	}
 	b.WriteString("| indicator | base | head | ratio | interval | p | n | |\n|---|--:|--:|--:|--:|--:|--:|---|\n")

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -33,7 +34,7 @@ func (f *compareFlags) register(cmd *cobra.Command) {
 	fs := cmd.Flags()
 	fs.StringArrayVar(&f.noise, "noise", nil, "recordings without a difference between them, or a `folder` of them: what they vary by is no difference; repeatable")
 	fs.Float64Var(&f.wanted, "wanted", 5, "difference in % of which it is said how many runs would find it")
-	fs.Uint64Var(&f.seed, "seed", 0, "seed of the permutations that are drawn, where there are too many to look at")
+	fs.Uint64Var(&f.seed, "seed", 0, "seed of the permutations that are drawn, where there are too many to look at, and of the order of runs")
 }
 
 // sides are the recordings of a comparison, open.
@@ -49,9 +50,16 @@ func (s *sides) close() {
 	}
 }
 
-func (f *compareFlags) open(args []string) (s *sides, err error) {
+func (f *compareFlags) check() error {
 	if f.wanted <= 0 {
-		return nil, Misusef("--wanted %g: want a difference above 0 %%", f.wanted)
+		return Misusef("--wanted %g: want a difference above 0 %%", f.wanted)
+	}
+	return nil
+}
+
+func (f *compareFlags) open(args []string) (s *sides, err error) {
+	if err := f.check(); err != nil {
+		return nil, err
 	}
 	s = &sides{options: compare.Options{Wanted: f.wanted / 100, Details: f.details, Phase: f.phase, Seed: f.seed, Detectors: detectors.All}}
 	opened := s
@@ -127,9 +135,20 @@ func twoSides(cmd *cobra.Command, args []string) error {
 	return Misusef("%s needs two recordings, baseline and candidate, or several of each: BASELINE… %s CANDIDATE…", cmd.CommandPath(), versus)
 }
 
+// recordings compares what arguments name.
+func (f *compareFlags) recordings(args []string) (compare.Comparison, error) {
+	s, err := f.open(args)
+	if err != nil {
+		return compare.Comparison{}, err
+	}
+	defer s.close()
+	return compare.Recordings(s.baseline, s.candidate, s.options)
+}
+
 func newCompareCommand(env *Env) *cobra.Command {
 	var format string
 	var flags compareFlags
+	var turns turnsFlags
 	cmd := &cobra.Command{
 		Use:   "compare BASELINE… [vs] CANDIDATE…",
 		Short: "Set recordings of two sides beside each other",
@@ -144,31 +163,46 @@ how large it would have to be, and how many runs find a smaller one. --noise
 takes runs without a difference: what they vary by is no difference either.
 
 Where an indicator differs, functions, requests, lines of logs and the use of
-resources are searched for what explains it.`,
+resources are searched for what explains it.
+
+With --run both sides are run first, on fresh control planes, in turns whose order
+is random and balanced: an experiment with settings or a variant of each side, or
+two experiments. The series ends when the answer is clear: an indicator differs,
+or none can differ by --wanted; or when -n runs of each or the --budget are spent.
+It may look after each pair, since intervals reckon with that. What does not count
+is named, and run again. An interrupted series goes on with the same --out.
+
+Exit codes: 0 fine, whatever differs; 1 failed or interrupted; 2 misused; 4 too
+many runs are invalid.`,
 		Example: `  kubedyno compare before after
   kubedyno compare before-* vs after-*
   kubedyno compare before-* vs after-* --noise same/ --wanted 2
-  kubedyno compare before after -o json`,
+  kubedyno compare before after -o json
+  kubedyno compare --run a.yaml b.yaml -n 10 --budget 30m --out ab
+  kubedyno compare --run density --nodes 20 --head-set kube-apiserver.env.GOGC=50`,
 		Args: twoSides,
-		RunE: func(_ *cobra.Command, args []string) error {
+		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := checkFormat(format, "text", "json", "csv"); err != nil {
 				return err
 			}
-			s, err := flags.open(args)
-			if err != nil {
-				return err
+			var c compare.Comparison
+			var err error
+			if turns.run {
+				c, err = turns.inTurns(cmd, env, &flags, args, func(c compare.Comparison) string { return c.Answer(flags.wanted / 100) })
+			} else {
+				c, err = flags.recordings(args)
 			}
-			defer s.close()
-			c, err := compare.Recordings(s.baseline, s.candidate, s.options)
 			if err != nil {
 				return err
 			}
 			if format == "csv" {
-				return comparisonTable(c).print(env, format, 0)
+				err = comparisonTable(c).print(env, format, 0)
+			} else {
+				o := textOptions(env)
+				o.Format = format
+				err = report.WriteComparison(env.Stdout, o, c)
 			}
-			o := textOptions(env)
-			o.Format = format
-			return report.WriteComparison(env.Stdout, o, c)
+			return errors.Join(err, ended(c.Turns))
 		},
 	}
 	flags.register(cmd)
@@ -176,6 +210,7 @@ resources are searched for what explains it.`,
 	cmd.Flags().StringVar(&flags.phase, "phase", "", "compare the functions of this phase only")
 	cmd.Flags().StringVarP(&format, "output", "o", "text", "comparison as text, json or csv (indicators)")
 	completeFormats(cmd, "text", "json", "csv")
+	turns.register(cmd)
 	return cmd
 }
 

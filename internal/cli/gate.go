@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"errors"
 	"strings"
 
@@ -14,6 +15,7 @@ func newGateCommand(env *Env) *cobra.Command {
 	var format string
 	var least float64
 	var flags compareFlags
+	var turns turnsFlags
 	cmd := &cobra.Command{
 		Use:   "gate BASE… vs HEAD…",
 		Short: "Fail on a regression, and on nothing else",
@@ -26,25 +28,31 @@ Exit codes: 0 passed; 1 not assessed: too few runs, or of other machines;
 2 not recordings; 3 a regression; 4 a run is invalid.`,
 		Example: `  kubedyno gate base-* vs head-*
   kubedyno gate base-* vs head-* --least 5 -o markdown >> "$GITHUB_STEP_SUMMARY"
-  kubedyno gate base-* vs head-* -o junit > gate.xml`,
+  kubedyno gate base-* vs head-* -o junit > gate.xml
+  kubedyno gate --run density --base-set kube-scheduler.binary=/old/kube-scheduler --head-set kube-scheduler.binary=/new/kube-scheduler --out gate
+  kubedyno gate --run experiment.yaml --head-variant patched --budget 30m -o markdown >> "$GITHUB_STEP_SUMMARY"`,
 		Args: twoSides,
-		RunE: func(_ *cobra.Command, args []string) error {
+		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := checkFormat(format, "text", "json", report.JUnit, report.Markdown); err != nil {
 				return err
 			}
 			if least < 0 {
 				return Misusef("--least %g: want a percentage from 0 on", least)
 			}
-			s, err := flags.open(args)
+			options := compare.GateOptions{Least: least / 100}
+			var c compare.Comparison
+			var err error
+			if turns.run {
+				c, err = turns.inTurns(cmd, env, &flags, args, func(c compare.Comparison) string {
+					return c.Gate(options).Answer(cmp.Or(least, flags.wanted) / 100)
+				})
+			} else {
+				c, err = flags.recordings(args)
+			}
 			if err != nil {
 				return err
 			}
-			defer s.close()
-			c, err := compare.Recordings(s.baseline, s.candidate, s.options)
-			if err != nil {
-				return err
-			}
-			g := c.Gate(compare.GateOptions{Least: least / 100})
+			g := c.Gate(options)
 			o := textOptions(env)
 			o.Format = format
 			if err := report.WriteGate(env.Stdout, o, g); err != nil {
@@ -58,7 +66,7 @@ Exit codes: 0 passed; 1 not assessed: too few runs, or of other machines;
 			case compare.NotAssessed:
 				return errors.New("gate: not assessed: " + strings.Join(g.Reasons, "; "))
 			}
-			return nil
+			return ended(c.Turns)
 		},
 	}
 	flags.register(cmd)
@@ -66,5 +74,6 @@ Exit codes: 0 passed; 1 not assessed: too few runs, or of other machines;
 	cmd.Flags().BoolVar(&flags.details, "details", true, "search functions, requests, logs and the use of resources for what explains it")
 	cmd.Flags().StringVarP(&format, "output", "o", "text", "text, json, junit, or markdown for a pull request")
 	completeFormats(cmd, "text", "json", report.JUnit, report.Markdown)
+	turns.register(cmd)
 	return cmd
 }

@@ -26,11 +26,22 @@ type observeFlags struct {
 }
 
 func (f *observeFlags) register(cmd *cobra.Command) {
+	f.registerLab(cmd)
+	f.registerCluster(cmd)
+}
+
+// registerCluster has those of clusters that are there already.
+func (f *observeFlags) registerCluster(cmd *cobra.Command) {
+	fs := cmd.Flags()
+	fs.StringVar(&f.auditLog, "audit-log", "", "audit log `file` of an existing cluster, JSON lines, where it can be read from here")
+	fs.StringVar(&f.serverLog, "server-log", "", "log `file` of an existing cluster's API server at -v=3 or above, in place of an audit log")
+}
+
+// registerLab has the flags that mean something to a lab.
+func (f *observeFlags) registerLab(cmd *cobra.Command) {
 	fs := cmd.Flags()
 	fs.StringVar(&f.level, "observe", "", "how closely to watch: minimal, default or full")
 	fs.StringArrayVar(&f.apps, "app", nil, "watch a process of your own like a component, `NAME=URL[,pid=N][,log=FILE]`; URL serves /metrics and /debug/pprof; repeatable")
-	fs.StringVar(&f.auditLog, "audit-log", "", "audit log `file` of an existing cluster, JSON lines, where it can be read from here")
-	fs.StringVar(&f.serverLog, "server-log", "", "log `file` of an existing cluster's API server at -v=3 or above, in place of an audit log")
 	_ = cmd.RegisterFlagCompletionFunc("observe", cobra.FixedCompletions([]string{"minimal", "default", "full"}, cobra.ShellCompDirectiveNoFileComp))
 }
 

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -9,6 +10,7 @@ import (
 	"runtime"
 	"runtime/debug"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -36,14 +38,30 @@ type runFlags struct {
 	kubeconfig, context string
 	seed                int64
 	faults              []string
+	seeded              bool     // that seed is a flag of the command
 	variantSets         []string // the settings of the variant
-	out                 string
-	observe             observeFlags
+	// params are values of flags of the experiment, whatever the command line says.
+	params  map[string]string
+	out     string
+	observe observeFlags
 }
 
 func (f *runFlags) register(cmd *cobra.Command) {
+	f.registerLoad(cmd)
 	fs := cmd.Flags()
-	fs.IntVar(&f.nodes, "nodes", 0, "number of hollow nodes (default: the experiment's; with --kubeconfig: none, the existing nodes are used)")
+	fs.Lookup("nodes").Usage += "; with --kubeconfig: none, the existing nodes are used"
+	fs.StringVar(&f.variant, "variant", "", "run this variant of the experiment: its settings apply before those of --set")
+	fs.StringVar(&f.kubeconfig, "kubeconfig", "", "use the existing cluster of this kubeconfig instead of starting a lab")
+	fs.StringVar(&f.context, "context", "", "context of the kubeconfig (default: its current one)")
+	fs.Int64Var(&f.seed, "seed", 0, "seed of every random choice (default: the experiment's)")
+	f.observe.registerCluster(cmd)
+	f.seeded = true
+}
+
+// registerLoad has the flags that say what a lab is and what is put on it.
+func (f *runFlags) registerLoad(cmd *cobra.Command) {
+	fs := cmd.Flags()
+	fs.IntVar(&f.nodes, "nodes", 0, "number of hollow nodes (default: the experiment's)")
 	fs.IntVar(&f.podsPerNode, "pods-per-node", 0, "pods per node of a built-in experiment (default: its own)")
 	fs.IntVar(&f.pods, "pods", 0, "pods of a built-in experiment that counts them in all (default: its own)")
 	fs.IntVar(&f.initPods, "init-pods", 0, "pods that a built-in experiment has bound before it begins (default: its own)")
@@ -51,15 +69,15 @@ func (f *runFlags) register(cmd *cobra.Command) {
 	fs.IntVar(&f.claims, "claims", 0, "claims of a built-in experiment that makes them (default: its own)")
 	fs.StringVar(&f.profile, "profile", "", "component flags to start from: stock or tuned")
 	fs.StringArrayVar(&f.sets, "set", nil, "change one setting, PATH=VALUE: <component>.args.<flag>, .env.<NAME>, .binary, .cpu, or a field of the experiment")
-	fs.StringVar(&f.variant, "variant", "", "run this variant of the experiment: its settings apply before those of --set")
-	fs.StringVar(&f.kubeconfig, "kubeconfig", "", "use the existing cluster of this kubeconfig instead of starting a lab")
-	fs.StringVar(&f.context, "context", "", "context of the kubeconfig (default: its current one)")
-	fs.Int64Var(&f.seed, "seed", 0, "seed of every random choice (default: the experiment's)")
 	fs.StringArrayVar(&f.faults, "fault", nil, "put something wrong on purpose, NAME, NAME=low|middle|high or NAME=VALUE; can be given again (see 'kubedyno fault list')")
 	_ = cmd.RegisterFlagCompletionFunc("fault", completeFault)
-	f.observe.register(cmd)
+	f.observe.registerLab(cmd)
 	_ = cmd.RegisterFlagCompletionFunc("profile", cobra.FixedCompletions([]string{"stock", "tuned"}, cobra.ShellCompDirectiveNoFileComp))
 }
+
+// paramFlags are those that are parameters of built-in experiments. All but the
+// first are of those only.
+var paramFlags = []string{"nodes", "pods-per-node", "pods", "init-pods", "claims", "rate"}
 
 // existing reports whether an existing cluster is to be used.
 func (f *runFlags) existing() bool { return f.kubeconfig != "" || f.context != "" }
@@ -83,18 +101,18 @@ func (f *runFlags) load(cmd *cobra.Command, name string) (*experiment.Experiment
 			return nil, fmt.Errorf("--variant: experiment %s has no variants", name)
 		}
 		p := experiment.Params{}
-		for _, flag := range []string{"nodes", "pods-per-node", "pods", "init-pods", "claims", "rate"} {
-			if changed(flag) {
+		for _, flag := range paramFlags {
+			if changed(flag) || f.params[flag] != "" {
 				if !hasParam(name, flag) {
 					return nil, fmt.Errorf("--%s: experiment %s has no such parameter", flag, name)
 				}
-				p[flag] = cmd.Flags().Lookup(flag).Value.String()
+				p[flag] = cmp.Or(f.params[flag], cmd.Flags().Lookup(flag).Value.String())
 			}
 		}
 		e, err = experiment.Builtin(name, p)
 	} else {
-		for _, flag := range []string{"pods-per-node", "pods", "init-pods", "claims", "rate"} {
-			if changed(flag) {
+		for _, flag := range paramFlags[1:] {
+			if changed(flag) || f.params[flag] != "" {
 				return nil, fmt.Errorf("--%s is for built-in experiments (%s); in a file, use --set phases.NAME.create…", flag, strings.Join(builtinNames(), ", "))
 			}
 		}
@@ -105,8 +123,8 @@ func (f *runFlags) load(cmd *cobra.Command, name string) (*experiment.Experiment
 			return nil, err
 		}
 		sets = append(slices.Clone(f.variantSets), sets...)
-		if changed("nodes") {
-			sets = append(sets, fmt.Sprintf("cluster.nodes=%d", f.nodes))
+		if changed("nodes") || f.params["nodes"] != "" {
+			sets = append(sets, "cluster.nodes="+cmp.Or(f.params["nodes"], strconv.Itoa(f.nodes)))
 		}
 	}
 	if err != nil {
@@ -130,7 +148,7 @@ func (f *runFlags) change(cmd *cobra.Command, e *experiment.Experiment, sets []s
 	if f.profile != "" {
 		sets = append(sets, "cluster.profile="+f.profile)
 	}
-	if changed("seed") {
+	if f.seeded && changed("seed") {
 		sets = append(sets, fmt.Sprintf("seed=%d", f.seed))
 	}
 	parsed, err := experiment.ParseSets(sets)
