@@ -70,6 +70,10 @@ func ParseFileWith(path string, o Options) (*Experiment, error) {
 // with the content comes back as Problems.
 func Parse(name string, data []byte) (*Experiment, error) { return parse(name, data, Options{}) }
 
+// ParseWith is Parse of an experiment that is not meant for a lab of its own, or
+// some of whose variables have other values.
+func ParseWith(name string, data []byte, o Options) (*Experiment, error) { return parse(name, data, o) }
+
 func parse(name string, data []byte, o Options) (*Experiment, error) {
 	root, problem := parseYAML(data)
 	if problem != nil {

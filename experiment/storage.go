@@ -18,6 +18,17 @@ func (Binding) values() []string {
 	return []string{string(BindingImmediate), string(BindingFirstConsumer)}
 }
 
+// Locks say for what the provisioner's replicas elect a leader.
+type Locks string
+
+// The locks.
+const (
+	LockDriver Locks = "driver" // one for the driver, whose holder works on all claims
+	LockClaim  Locks = "claim"  // one for each claim, for which all replicas compete
+)
+
+func (Locks) values() []string { return []string{string(LockDriver), string(LockClaim)} }
+
 // Storage is a simulated CSI driver with a StorageClass: claims of the class get
 // volumes from a real provisioner, whose backend takes a drawn time and stores
 // nothing.
@@ -43,6 +54,8 @@ type Storage struct {
 
 	// Replicas are the processes of the sidecars, of which one leads.
 	Replicas int `yaml:"replicas" rule:"min=1,max=20"`
+	// Locks say what the provisioner elects a leader for.
+	Locks Locks `yaml:"locks"`
 	// Workers is how many claims the provisioner works on at one time.
 	Workers int `yaml:"workers" rule:"min=1,max=10000"`
 	// AttachWorkers is how many attachments the attacher works on at one time.
@@ -76,7 +89,7 @@ func (s *Storage) setDefaults() {
 	*s = Storage{
 		Driver: defaultDriver, Class: defaultClass, Binding: BindingImmediate, Attach: true, VolumesPerNode: defaultVolumesPerNode,
 		ProvisionDelay: backend, AttachDelay: backend, MountDelay: Distribution{Kind: LogNormal, Median: defaultMountMedian, P99: defaultDelayP99},
-		Replicas: 1, Workers: defaultProvisionWorkers, AttachWorkers: defaultAttachWorkers, QPS: defaultSidecarQPS, Burst: defaultSidecarBurst,
+		Replicas: 1, Locks: LockDriver, Workers: defaultProvisionWorkers, AttachWorkers: defaultAttachWorkers, QPS: defaultSidecarQPS, Burst: defaultSidecarBurst,
 	}
 }
 
@@ -100,6 +113,9 @@ func (c *checker) storage() {
 	const at = "cluster.storage"
 	if c.e.Cluster.Nodes.Real > 0 {
 		c.fail("cluster.nodes.real", "a real node has no part of the simulated driver, and its pods would wait for their volumes for ever: leave out real nodes or cluster.storage", at)
+	}
+	if s.Locks == LockClaim && c.e.Cluster.Existing {
+		c.fail(at+".locks", "a provisioner with a lock for each claim does not delete volumes, so that they would stay: leave it out, or run without --kubeconfig", at)
 	}
 	c.distribution(at+".provisionDelay", s.ProvisionDelay)
 	c.distribution(at+".attachDelay", s.AttachDelay)
@@ -139,6 +155,9 @@ func (x *explainer) storage() {
 	workers := count(s.Workers, "provisioner worker")
 	if s.Attach {
 		workers += " and " + count(s.AttachWorkers, "attacher worker")
+	}
+	if s.Locks == LockClaim {
+		x.line("  Each claim has a lock of its own, for which all replicas of the provisioner compete.")
 	}
 	x.line("  Its sidecars are %s of kubedyno-csi with %s, each sidecar held to %s with a burst of %d.", count(s.Replicas, "replica"), workers, formatFloat(s.QPS)+" requests/s", s.Burst)
 }

@@ -167,11 +167,22 @@ type Images struct {
 	Parallel int          `yaml:"parallel" rule:"min=1,max=1000"` // pulls at one time
 }
 
+// IPAM says where a network plugin takes addresses.
+type IPAM string
+
+// IPAMBlocks are objects at the API server, one for each node, that the plugin
+// reads and writes back for each pod.
+const IPAMBlocks IPAM = "blocks"
+
+func (IPAM) values() []string { return []string{string(IPAMBlocks)} }
+
 // Network is a model of a network plugin.
 type Network struct {
 	Delay Distribution `yaml:"delay" rule:"short"`
 	// Serial lets the plugin work for one pod of a node at a time.
 	Serial bool `yaml:"serial"`
+	// IPAM says where it takes addresses; left out, they are there.
+	IPAM IPAM `yaml:"ipam"`
 }
 
 // Component is what an experiment changes about one process.

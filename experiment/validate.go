@@ -293,6 +293,9 @@ func (e *Experiment) problems() Problems {
 	if e.Cluster.Node.Traffic == TrafficLeast && e.Cluster.Storage != nil {
 		c.problems = append(c.problems, c.src.problem("cluster.node.traffic", "least traffic leaves out what a node says about volumes, so that pods would wait for theirs for ever: leave it out, or cluster.storage"))
 	}
+	if n := e.Cluster.Node; n.Network.IPAM != "" && (e.Cluster.Existing || n.Traffic == TrafficLeast) {
+		c.problems = append(c.problems, c.src.problem("cluster.node.network.ipam", "a network plugin that keeps addresses at the API server needs a lab, and nodes that talk like kubelets: leave it out, or run without --kubeconfig and without least traffic"))
+	}
 	c.apps()
 	c.seeded()
 	c.distribution("cluster.node.startDelay", e.Cluster.Node.StartDelay)

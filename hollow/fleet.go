@@ -24,6 +24,7 @@ type Fleet struct {
 	nodes   []*node
 	byName  map[string]*node
 	timers  *timers
+	plugin  *plugin // nil where addresses are there
 
 	ctx     context.Context // of all that runs, set by Run
 	mu      sync.Mutex      // guards what follows
@@ -50,6 +51,11 @@ func NewFleet(conf Config, emit func(Event)) (*Fleet, error) {
 		return nil, err
 	}
 	f.ids = ids
+	if c := f.conf.Network.IPAM; c != nil {
+		if f.plugin, err = newPlugin(c); err != nil {
+			return nil, err
+		}
+	}
 	f.timers = newTimers(f.fire)
 	return f, nil
 }

@@ -95,6 +95,7 @@ type metrics struct {
 	eventsLost  prometheus.Counter
 
 	volumeAttached, volumeMounted prometheus.Histogram
+	plugin                        prometheus.Histogram
 }
 
 // patchKinds are the reasons for a pod status patch.
@@ -144,6 +145,7 @@ func newMetrics() *metrics {
 	}
 	m.errors = vec("request_errors_total", "API requests that failed, by HTTP code or connection.", "verb", "resource", "code")
 
+	m.plugin = histogram("network_plugin_seconds", "What the network plugin took until a pod had its address, where it takes addresses at the API server.", late)
 	m.startLate = histogram("start_lateness_seconds",
 		"How much later than intended (receipt + seeded delay) a pod's Running patch was sent, less the time that its node waited for the API server's answers: what this process is to blame for.", late)
 	m.startWait = histogram("start_wait_seconds",

@@ -48,27 +48,29 @@ type node struct {
 	pods                            map[string]*pod // by UID
 	refs                            map[reference]*referred
 	prepares
-	active    int // pods that count against capacity
-	firstIP   netip.Addr
-	nextIP    uint32
-	queue     []*pod        // pods whose status is to be told
-	syncing   bool          // a goroutine works on queue
-	syncBegan time.Time     // of the sync in progress, or zero
-	waited    time.Duration // for answers about pods, in all
-	events    []podEvent
-	lastEvent time.Time
-	sending   bool // a goroutine or timer works on events
-	tokens    float64
-	tokensAt  time.Time
-	volumes   volumes
+	pluginLock chan struct{} // held by an invocation of the network plugin
+	active     int           // pods that count against capacity
+	firstIP    netip.Addr
+	nextIP     uint32
+	queue      []*pod        // pods whose status is to be told
+	syncing    bool          // a goroutine works on queue
+	syncBegan  time.Time     // of the sync in progress, or zero
+	waited     time.Duration // for answers about pods, in all
+	events     []podEvent
+	lastEvent  time.Time
+	sending    bool // a goroutine or timer works on events
+	tokens     float64
+	tokensAt   time.Time
+	volumes    volumes
 }
 
 func newNode(f *Fleet, i int) *node {
 	number := f.conf.First + i
 	n := &node{
 		fleet: f, number: number, name: f.conf.nodeName(i),
-		pods:   map[string]*pod{},
-		tokens: eventBurst, tokensAt: time.Now(),
+		pods:       map[string]*pod{},
+		pluginLock: make(chan struct{}, 1),
+		tokens:     eventBurst, tokensAt: time.Now(),
 	}
 	// 100.64.0.0/10 is carrier-grade NAT space, unlikely to be anybody's nodes.
 	n.hostIP = ipv4(100<<24 | 64<<16 | uint32(number+1)).String()

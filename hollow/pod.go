@@ -51,6 +51,7 @@ type pod struct {
 	heldFor              time.Duration
 	waited               time.Duration        // node.waited when the start was due
 	starting, networked  bool                 // the runtime works on it; so has its network plugin
+	addressed, leased    bool                 // the plugin was asked for an address; it has one
 	pulls                int                  // of images that it waits for
 	pulled               map[string]time.Time // images that it asked for, since when
 	shape                *shape
@@ -437,6 +438,9 @@ func (n *node) forget(p *pod) {
 	p.gone = true
 	n.started(p)
 	n.unmount(p)
+	if p.leased {
+		n.fleet.start(func(ctx context.Context) { n.unassign(ctx, handleID(p)) })
+	}
 	p.shape = nil
 	n.release(p)
 	n.fleet.metrics.podsDeleted.Inc()

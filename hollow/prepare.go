@@ -2,6 +2,7 @@ package hollow
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"time"
 
@@ -25,12 +26,16 @@ type Network struct {
 	Delay Delay `json:"delay,omitzero"`
 	// Serial lets the plugin work for one pod of the node at a time.
 	Serial bool `json:"serial,omitempty"`
+	// IPAM lets it take addresses at the API server; nil: they are there.
+	IPAM *IPAM `json:"ipam,omitempty"`
 }
 
 func (d Delay) isSet() bool { return d.Distribution != "" && d.Distribution != "none" }
 
 // stepwise says whether a pod's start cannot be planned when it begins.
-func (c *Config) stepwise() bool { return c.Network.Delay.isSet() || c.Images.Pull.isSet() }
+func (c *Config) stepwise() bool {
+	return c.Network.Delay.isSet() || c.Network.IPAM != nil || c.Images.Pull.isSet()
+}
 
 // prepares is what a node's pods share while they start. node.mu guards it.
 type prepares struct {
@@ -116,6 +121,11 @@ func (n *node) planContainers(p *pod, sandbox time.Time) {
 // n.mu is held.
 func (n *node) network(p *pod, now time.Time) bool {
 	c := n.fleet.conf.Network
+	if c.IPAM != nil && !p.addressed && !p.shape.hostNetwork {
+		p.addressed = true // when the plugin has done its work
+		n.fleet.start(func(ctx context.Context) { n.address(ctx, p) })
+		return false
+	}
 	if p.networked || !c.Delay.isSet() {
 		return true
 	}

@@ -106,7 +106,9 @@ func TestDiskServesOneAtATime(t *testing.T) {
 
 func TestNetworkPlugin(t *testing.T) {
 	for _, serial := range []bool{false, true} {
-		n := newPlanning(t, func(c *Config) { c.Network = Network{Delay{Distribution: "constant", Median: 2}, serial} })
+		n := newPlanning(t, func(c *Config) {
+			c.Network = Network{Delay: Delay{Distribution: "constant", Median: 2}, Serial: serial}
+		})
 		a, b := n.pod("a", "x"), n.pod("b", "x")
 		n.planStart(a, n.t0)
 		n.planStart(b, n.t0)

@@ -385,7 +385,12 @@ func (s *session) startNodes(ctx context.Context) error {
 
 func (s *session) startHollowNodes(ctx context.Context) error {
 	e := s.o.Experiment
-	config, err := json.Marshal(s.hollowConfig())
+	conf := s.hollowConfig()
+	var err error
+	if conf.Network.IPAM, err = s.prepareIPAM(ctx); err != nil {
+		return err
+	}
+	config, err := json.Marshal(conf)
 	if err != nil {
 		return fmt.Errorf("configure hollow nodes: %w", err)
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"k8s.io/client-go/kubernetes"
@@ -13,6 +14,7 @@ import (
 	"github.com/kubedyno/kubedyno/cluster"
 	"github.com/kubedyno/kubedyno/collect/metrics"
 	"github.com/kubedyno/kubedyno/collect/process"
+	"github.com/kubedyno/kubedyno/collect/profile"
 	"github.com/kubedyno/kubedyno/experiment"
 	"github.com/kubedyno/kubedyno/hollow"
 	"github.com/kubedyno/kubedyno/load"
@@ -104,6 +106,9 @@ func (s *session) joinStorage(r *storage.Replica, cgroups []string) error {
 	s.attach(c)
 	if s.metrics != nil {
 		s.metrics.Add(metrics.Target{Component: storage.ProcessName, Instance: r.Instance(), URL: r.MetricsURL})
+	}
+	if s.profile != nil {
+		s.profile.Add(profile.Target{Component: storage.ProcessName, Instance: r.Instance(), URL: strings.TrimSuffix(r.MetricsURL, "/metrics") + "/debug/pprof"})
 	}
 	st := s.csi.driver.Storage
 	return s.w.Update(func(m *record.Meta) {

@@ -10,6 +10,9 @@
 // the cluster. What the node's part of a driver does, hollow nodes do
 // (hollow/attach.go).
 //
+// The provisioner has one lock for the driver, as the library has it today, or
+// one for each claim, as it had years ago (perclaim.go).
+//
 // Start with Config, then ProcessMain; then, from outside, Install and Start.
 package storage
 

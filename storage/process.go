@@ -19,6 +19,7 @@ import (
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 	"k8s.io/klog/v2"
 
+	"github.com/kubedyno/kubedyno/experiment"
 	"github.com/kubedyno/kubedyno/internal/introspect"
 )
 
@@ -96,6 +97,12 @@ func lead(ctx context.Context, conf *Config, m *metrics, leading func(what strin
 			(&provisioner{conf: conf, client: client, backend: store, metrics: m.library}).run(ctx, started)
 		},
 	}}
+	if conf.Storage.Locks == experiment.LockClaim {
+		sidecars[0].lease = "" // each claim has its own
+		sidecars[0].run = func(ctx context.Context, client kubernetes.Interface, started func()) {
+			(&provisioner{conf: conf, client: client, backend: store}).runPerClaim(ctx, started)
+		}
+	}
 	if conf.Storage.Attach {
 		sidecars = append(sidecars, sidecar{
 			name: "attacher", lease: "external-attacher-leader-" + conf.Storage.Driver,
@@ -113,7 +120,8 @@ func lead(ctx context.Context, conf *Config, m *metrics, leading func(what strin
 	return errors.Join(errs...)
 }
 
-// A sidecar is one of the containers that stand beside a driver.
+// A sidecar is one of the containers that stand beside a driver. Without a lease
+// all of its replicas work.
 type sidecar struct {
 	name, lease string
 	run         func(ctx context.Context, client kubernetes.Interface, started func())
@@ -134,6 +142,10 @@ func (s sidecar) campaign(ctx context.Context, conf *Config, base *rest.Config, 
 	client, err := kubernetes.NewForConfig(cfg)
 	if err != nil {
 		return fmt.Errorf("client of the %s: %w", s.name, err)
+	}
+	if s.lease == "" {
+		s.run(ctx, client, leading)
+		return nil
 	}
 	// The lease has a client of its own, so that the other's limiter does not
 	// hold up its renewal; it keeps client-go's default limit.

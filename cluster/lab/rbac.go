@@ -67,6 +67,7 @@ var actorRules = append([]rbacv1.PolicyRule{
 	{APIGroups: []string{""}, Verbs: []string{"patch"}, Resources: []string{"pods"}},
 	{APIGroups: []string{"admissionregistration.k8s.io"}, Verbs: allVerbs, Resources: []string{"validatingwebhookconfigurations"}},
 	{APIGroups: []string{"apiextensions.k8s.io"}, Verbs: allVerbs, Resources: []string{"customresourcedefinitions"}},
+	{APIGroups: []string{"crd.projectcalico.org"}, Verbs: allVerbs, Resources: []string{"ipamblocks", "blockaffinities", "ipamhandles"}},
 }, roles[collectUser]...)
 
 // grant makes the roles of our own users and binds them.
