@@ -149,7 +149,7 @@ func settle(v *View, found []Finding) (kept []Finding, dropped []Clear) {
 		}
 	}
 	for _, f := range found {
-		if f.Explains < worthNaming && f.RequestShare < worthNaming && f.RemovalShare < worthNaming && !f.Invalidates && !f.free() {
+		if f.Explains < worthNaming && f.RequestShare < worthNaming && f.RemovalShare < worthNaming && f.ClaimShare < worthNaming && !f.Invalidates && !f.free() {
 			why := fmt.Sprintf("would explain only %.0f %% of the lost time", 100*f.Explains)
 			if first := strongest(found); first != nil && first.ID != f.ID {
 				why += " beside " + first.ID
@@ -181,7 +181,7 @@ func settle(v *View, found []Finding) (kept []Finding, dropped []Clear) {
 			}
 			return 1
 		}
-		return cmp.Or(cmp.Compare(b.Explains, a.Explains), cmp.Compare(b.RequestShare, a.RequestShare), cmp.Compare(b.RemovalShare, a.RemovalShare), cmp.Compare(b.Cost.cpu(), a.Cost.cpu()), cmp.Compare(b.Cost.share(), a.Cost.share()))
+		return cmp.Or(cmp.Compare(b.Explains, a.Explains), cmp.Compare(b.RequestShare, a.RequestShare), cmp.Compare(b.RemovalShare, a.RemovalShare), cmp.Compare(b.ClaimShare, a.ClaimShare), cmp.Compare(b.Cost.cpu(), a.Cost.cpu()), cmp.Compare(b.Cost.share(), a.Cost.share()))
 	})
 	for i := range kept {
 		kept[i].Grade = grade(v, kept, i)
@@ -235,6 +235,8 @@ func grade(v *View, kept []Finding, i int) Grade {
 		coverage = f.MassSeconds / claimed
 	case f.RemovalShare > 0:
 		mine = 1 // nobody else explains what the collector waits for
+	case f.ClaimShare > 0 && f.Explains < worthNaming:
+		coverage, mine = f.ClaimShare, f.ClaimShare
 	case f.Explains < worthNaming && f.RequestShare > 0:
 		coverage, mine = f.RequestShare, f.RequestShare
 	case excess > 0:
@@ -242,7 +244,7 @@ func grade(v *View, kept []Finding, i int) Grade {
 	}
 	for j := range kept {
 		switch {
-		case j == i || f.free() || f.RemovalShare > 0 || f.fills() && kept[j].Class == Capacity:
+		case j == i || f.free() || f.RemovalShare > 0 || f.ClaimShare > 0 || f.fills() && kept[j].Class == Capacity:
 		case mine == f.RequestShare && mine != f.Explains:
 			runnerUp = max(runnerUp, kept[j].RequestShare)
 		default:
@@ -285,7 +287,12 @@ func (v *View) Invalid() []string {
 		if c.Lost > 0 {
 			why = append(why, fmt.Sprintf("%d of %d pods never appeared", c.Lost, c.Expected))
 		}
-		if c.Stuck > 0 {
+		switch k := v.Claims; {
+		case c.Stuck == 0:
+		case k != nil && k.Missing == "" && c.Stuck <= k.Pending:
+			// What they wait for was followed, and is what the run says.
+			v.Warnings = append(v.Warnings, fmt.Sprintf("%d of %d pods never ran: %d of %d claims were never bound", c.Stuck, c.Seen, k.Pending, k.Expected))
+		default:
 			verb := "never ran"
 			if v.EndsBound {
 				verb = "were never scheduled"

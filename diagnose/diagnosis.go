@@ -213,7 +213,10 @@ type Finding struct {
 	// RemovalShare is the part of the load during which the removal of objects
 	// was held up by this cause.
 	RemovalShare float64 `json:"removalShare,omitempty"`
-	Cost         *Cost   `json:"cost,omitempty"` // of waste and risk, and wherever it was worked out
+	// ClaimShare is the part of the claims that were never bound because of this
+	// cause: while they are not, no pod that uses them comes anywhere.
+	ClaimShare float64 `json:"claimShare,omitempty"`
+	Cost       *Cost   `json:"cost,omitempty"` // of waste and risk, and wherever it was worked out
 
 	// Claims are the pod-seconds the detector attributes to this cause, by stage.
 	Claims map[string]float64 `json:"-"`

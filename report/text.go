@@ -325,6 +325,8 @@ func (t *text) finding(i int, f diagnose.Finding) {
 	case f.Class == diagnose.Waste || f.Class == diagnose.Risk:
 	case f.RemovalShare > 0:
 		where = append(where, fmt.Sprintf("holds up %.0f %% of the load", 100*f.RemovalShare))
+	case f.ClaimShare > 0 && f.Explains == 0:
+		where = append(where, fmt.Sprintf("leaves %.0f %% of the claims without a volume", 100*f.ClaimShare))
 	default:
 		where = append(where, fmt.Sprintf("explains %.0f %% of the lost pod-seconds", 100*f.Explains))
 	}

@@ -2,6 +2,7 @@ package lockherd
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/kubedyno/kubedyno/diagnose"
 	"github.com/kubedyno/kubedyno/diagnose/detectors/internal/consumer"
@@ -15,6 +16,9 @@ const (
 	perWrite = 1.5
 	// perSecond: below it nobody minds.
 	perSecond = 1.0
+	// unbound is the share of the claims from which on it is news that they were
+	// never bound.
+	unbound = 0.1
 )
 
 // Detector finds the cause.
@@ -25,7 +29,7 @@ var Detector = diagnose.Detector{
 lock every 2 s, work or no work. With n objects and r replicas that is n × r / 2 requests a second; the client's own limit then lets so few through that locks expire before they are renewed, and work is begun and given up.
 
 **Evidence.** One client reads and writes at least 10 different locks (leases, or Endpoints and ConfigMaps that it both reads and writes), reads included at least 1.5 requests for each write that succeeded, at least one a second. A steady rate
-at a round number (its client limit is used up), conflicts on locks and failed renewals in its log, where that was recorded, are further witnesses. Where the run makes claims, pods that wait for their volumes wait for this.
+at a round number (its client limit is used up), conflicts on locks and failed renewals in its log, where that was recorded, are further witnesses. Where the run makes claims, pods that wait for their volumes wait for this, and where a tenth of the claims or more are never bound, and there are locks for at least half of those, that is the bottleneck, however many pods ran.
 
 **Look-alikes.** Renewals of nodes' leases (only writes, each by its owner: heartbeat-churn); an election with short periods (few locks); shared objects that are not locks (conflict-storm).`,
 	Detect: detect,
@@ -113,6 +117,13 @@ func finding(v *diagnose.View, talks []diagnose.Talk, names, writes, conflicts i
 		f.Sources = max(f.Sources, 2) // who wins and who loses are told by different answers
 	}
 	consumer.Judge(v, &f, talks, "")
+	if k := v.Claims; k != nil && k.Expected > 0 && float64(k.Pending) >= unbound*float64(k.Expected) && 2*names >= k.Pending {
+		// It has locks for them, and never comes to making their volumes.
+		f.Class, f.Consumes = diagnose.Bottleneck, true
+		f.ClaimShare = float64(k.Pending) / float64(k.Expected)
+		f.Suffered = fmt.Sprintf("%d of %d claims were never bound", k.Pending, k.Expected)
+		f.Summary += " " + strings.ToUpper(f.Suffered[:1]) + f.Suffered[1:] + "."
+	}
 	if v.Claims == nil || !v.Symptom() {
 		return f
 	}
