@@ -19,6 +19,9 @@ const (
 	relieved = 0.85
 	// named is the least share of a full CPU for which its owner is blamed.
 	named = 0.2
+	// stopped is the share of a quota's periods from which on it is full, as in
+	// shared-quota.
+	stopped = 0.5
 )
 
 // Judge fills in what a finding about clients costs, and whether that makes it
@@ -65,6 +68,9 @@ func burnt(v *diagnose.View, c *diagnose.Cost) (share float64, of string) {
 	if u, _, ok := v.QuotaUse(diagnose.APIServer); ok && u >= fullQuota {
 		return *c.ServerCPUShare, diagnose.APIServer
 	}
+	if used, ok := shared(v); ok {
+		return min(1, *c.ServerCPUSeconds/used), "a group with a quota"
+	}
 	m, ok := v.MachineCPU(v.Plateau)
 	whole, okWhole := v.MachineCPU(v.Load)
 	if !ok || !okWhole || m.Share < full || whole.Busy <= 0 {
@@ -75,6 +81,25 @@ func burnt(v *diagnose.View, c *diagnose.Cost) (share float64, of string) {
 		x += *c.ClientCPUSeconds
 	}
 	return min(1, x/whole.Busy), "the machine"
+}
+
+// shared is the CPU over the load of components that a quota stopped for most of
+// the time, and that is not their own: they share it. ok is false where the API
+// server is not among them.
+func shared(v *diagnose.View) (used float64, ok bool) {
+	for _, c := range v.Components() {
+		if _, own := v.Quota(c); own || v.IsHarness(c) {
+			continue
+		}
+		if _, share, counted := v.Throttled(c, v.Plateau); !counted || share < stopped {
+			continue
+		}
+		if x, known := v.CPU(c, v.Load); known {
+			used += x
+			ok = ok || c == diagnose.APIServer
+		}
+	}
+	return used, ok && used > 0
 }
 
 // Agents are the names of clients, a few.
