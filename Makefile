@@ -53,6 +53,11 @@ SEED ?= 1
 accuracy-sample: build ## the same with 24 of its runs, drawn at random (SEED=…): half an hour
 	$(BIN)/kubedyno fault campaign --out accuracy-sample-$(SEED) --healthy 60 --pairs 20 --sample 24 --seed $(SEED)
 
+CASES ?= cases-run
+.PHONY: cases
+cases: build ## run the published investigations again, with what must come out (CASEFLAGS=--quick: the short form)
+	KUBEDYNO_LAB=$(CURDIR)/$(BIN)/kubedyno-lab $(BIN)/kubedyno case run --all --out $(CASES) $(CASEFLAGS)
+
 .PHONY: lint
 lint: ui/node_modules ## vet, staticcheck, gofmt and the page's type check
 	@test -z "$$(git ls-files '*.go' | xargs gofmt -l)" || { echo "not gofmt-ed:"; git ls-files '*.go' | xargs gofmt -l; exit 1; }

@@ -38,7 +38,7 @@ happens, names what holds it back, and proves the fix by running it.`,
 		&cobra.Group{ID: "live", Title: "Touch a cluster:"},
 		&cobra.Group{ID: "offline", Title: "Read recordings:"},
 	)
-	for _, c := range []*cobra.Command{newLabCommand(env), newTopCommand(env), newRunCommand(env), newFaultCommand(env), newRecordCommand(env), newProveCommand(env), newSweepCommand(env), newCalibrateCommand(env), newOverheadCommand(env), newCapacityCommand(env), newCleanCommand(env)} {
+	for _, c := range []*cobra.Command{newLabCommand(env), newTopCommand(env), newRunCommand(env), newFaultCommand(env), newCaseCommand(env), newRecordCommand(env), newProveCommand(env), newSweepCommand(env), newCalibrateCommand(env), newOverheadCommand(env), newCapacityCommand(env), newCleanCommand(env)} {
 		c.GroupID = "live"
 		root.AddCommand(c)
 	}
