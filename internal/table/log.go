@@ -115,27 +115,38 @@ func (l *Log) Close() (lost int64, err error) {
 // end is what a killed writer leaves and is dropped; any other line that does
 // not decode is an error.
 func ReadLog[T any](path string, row func(T) error) error {
+	_, err := ReadLogFrom(path, 0, row)
+	return err
+}
+
+// ReadLogFrom is ReadLog from a place in the file on, the start of a line, and
+// returns where the last whole line ends: there the next call goes on.
+func ReadLogFrom[T any](path string, offset int64, row func(T) error) (next int64, err error) {
 	f, err := os.Open(path)
 	if err != nil {
-		return err
+		return offset, err
 	}
 	defer f.Close()
+	if _, err := f.Seek(offset, io.SeekStart); err != nil {
+		return offset, err
+	}
 	in := bufio.NewReaderSize(f, 64<<10)
 	for n := 1; ; n++ {
 		line, err := readLine(in)
 		if errors.Is(err, io.EOF) {
-			return nil
+			return offset, nil
 		}
 		if err != nil {
-			return fmt.Errorf("%s: %w", path, err)
+			return offset, fmt.Errorf("%s: %w", path, err)
 		}
 		var r T
 		if err := json.Unmarshal(line, &r); err != nil {
-			return fmt.Errorf("%s: line %d: %w", path, n, err)
+			return offset, fmt.Errorf("%s: line %d: %w", path, n, err)
 		}
 		if err := row(r); err != nil {
-			return err
+			return offset, err
 		}
+		offset += int64(len(line))
 	}
 }
 
