@@ -2,168 +2,23 @@ package report
 
 import (
 	"bytes"
-	"context"
 	"fmt"
 	"image"
 	"image/color"
 	"image/png"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	cdpbrowser "github.com/chromedp/cdproto/browser"
-	"github.com/chromedp/cdproto/cdp"
-	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/cdproto/input"
-	"github.com/chromedp/cdproto/log"
-	"github.com/chromedp/cdproto/network"
 	"github.com/chromedp/cdproto/page"
-	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
 
-	"github.com/kubedyno/kubedyno/ui"
+	"github.com/kubedyno/kubedyno/report/browsertest"
 )
-
-// browserOf starts a headless Chromium with a fresh profile. It is part of what
-// `make test` needs; a machine without one is told how to get it.
-func browserOf(t *testing.T) context.Context {
-	t.Helper()
-	if _, _, built := ui.Bundle(); !built {
-		t.Fatal("the report page is not built: run `cd ui && npm ci --no-audit --no-fund && npm run build`, then this test again")
-	}
-	var path string
-	for _, name := range []string{"chromium", "chromium-browser", "google-chrome"} {
-		if p, err := exec.LookPath(name); err == nil {
-			path = p
-			break
-		}
-	}
-	if path == "" {
-		t.Fatal("the report page is tested in Chromium, which is not here: run `apt-get update && apt-get install -y chromium`")
-	}
-	dir := t.TempDir()
-	alloc, stop := chromedp.NewExecAllocator(context.Background(),
-		chromedp.ExecPath(path), chromedp.Headless, chromedp.NoSandbox, chromedp.NoFirstRun, chromedp.DisableGPU,
-		chromedp.UserDataDir(dir), chromedp.Env("TMPDIR="+dir), // it forgets files of its own there
-		chromedp.Flag("disable-background-networking", true), chromedp.Flag("disable-component-update", true),
-		chromedp.Flag("disable-sync", true), chromedp.Flag("hide-scrollbars", true))
-	ctx, cancel := chromedp.NewContext(alloc)
-	ctx, timeout := context.WithTimeout(ctx, 3*time.Minute)
-	t.Cleanup(func() { timeout(); cancel(); stop() })
-	return ctx
-}
-
-// watched collects what a page must not do: complain, or ask the network.
-type watched struct {
-	mu       sync.Mutex
-	messages []string
-	requests []string
-}
-
-func watch(t *testing.T, ctx context.Context) *watched {
-	t.Helper()
-	w := &watched{}
-	if err := chromedp.Listen(ctx, func(ev any) {
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		switch ev := ev.(type) {
-		case *runtime.EventConsoleAPICalled:
-			m := fmt.Sprintf("console.%s", ev.Type)
-			for _, a := range ev.Args {
-				m += " " + string(a.Value) + a.Description
-			}
-			w.messages = append(w.messages, m)
-		case *runtime.EventExceptionThrown:
-			m := ev.ExceptionDetails.Text
-			if e := ev.ExceptionDetails.Exception; e != nil {
-				m += " " + e.Description
-			}
-			w.messages = append(w.messages, m)
-		case *log.EventEntryAdded:
-			w.messages = append(w.messages, ev.Entry.Text)
-		case *network.EventRequestWillBeSent:
-			w.requests = append(w.requests, ev.Request.URL)
-		}
-	}); err != nil {
-		t.Fatal(err)
-	}
-	return w
-}
-
-func (w *watched) check(t *testing.T, file string) {
-	t.Helper()
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for _, m := range w.messages {
-		t.Errorf("console: %s", m)
-	}
-	asked := 0
-	for _, r := range w.requests {
-		if r == file {
-			asked++
-			continue
-		}
-		t.Errorf("request to %s", r)
-	}
-	if asked == 0 {
-		t.Error("the browser's requests were not seen, so none can be ruled out")
-	}
-	w.messages, w.requests = nil, nil
-}
-
-// open loads the file as a reader with that window and colour scheme sees it.
-func open(t *testing.T, ctx context.Context, file string, width int64, dark bool) {
-	t.Helper()
-	scheme := "light"
-	if dark {
-		scheme = "dark"
-	}
-	call(t, ctx, network.Enable, network.EnableParams{})
-	call(t, ctx, log.Enable, cdp.Empty{})
-	call(t, ctx, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{
-		Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}},
-	})
-	call(t, ctx, emulation.SetDeviceMetricsOverride, emulation.SetDeviceMetricsOverrideParams{
-		Width: width, Height: 900, DeviceScaleFactor: 1, Mobile: width < 500,
-	})
-	if err := chromedp.Do(ctx, chromedp.Navigate(file)); err != nil {
-		t.Fatal(err)
-	}
-	for start := time.Now(); ; time.Sleep(20 * time.Millisecond) {
-		switch eval[string](t, ctx, `document.documentElement.dataset.ready || ""`) {
-		case "true":
-			time.Sleep(300 * time.Millisecond) // charts draw in a microtask and fit their column in a frame
-			return
-		case "failed":
-			t.Fatal(eval[string](t, ctx, `document.body.innerText`))
-		}
-		if time.Since(start) > 20*time.Second {
-			t.Fatal("the page does not get ready")
-		}
-	}
-}
-
-func call[P, R any](t *testing.T, ctx context.Context, c cdp.Command[P, R], p P) R {
-	t.Helper()
-	r, err := chromedp.Call(ctx, c, p)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return r
-}
-
-func eval[T any](t *testing.T, ctx context.Context, expression string) T {
-	t.Helper()
-	v, err := chromedp.Run(ctx, chromedp.Evaluate[T](expression))
-	if err != nil {
-		t.Fatalf("%s: %v", expression, err)
-	}
-	return v
-}
 
 func write(t *testing.T, p Page) string {
 	t.Helper()
@@ -190,24 +45,24 @@ const tooWide = `document.documentElement.scrollWidth - innerWidth`
 func TestPageInBrowser(t *testing.T) {
 	p := synthPage()
 	file := write(t, p)
-	ctx := browserOf(t)
-	w := watch(t, ctx)
+	ctx := browsertest.New(t)
+	w := browsertest.Watch(t, ctx)
 	for _, c := range []struct {
 		name  string
 		width int64
 		dark  bool
 	}{{"light", 1400, false}, {"dark", 1400, true}, {"phone", 360, false}, {"phone-dark", 360, true}} {
 		t.Run(c.name, func(t *testing.T) {
-			open(t, ctx, file, c.width, c.dark)
-			text := eval[string](t, ctx, `document.body.innerText`)
-			charts := eval[int](t, ctx, inked)
-			wide := eval[int](t, ctx, tooWide)
-			background := eval[string](t, ctx, `getComputedStyle(document.documentElement).backgroundColor`)
+			browsertest.Open(t, ctx, file, c.width, c.dark)
+			text := browsertest.Eval[string](t, ctx, `document.body.innerText`)
+			charts := browsertest.Eval[int](t, ctx, inked)
+			wide := browsertest.Eval[int](t, ctx, tooWide)
+			background := browsertest.Eval[string](t, ctx, `getComputedStyle(document.documentElement).backgroundColor`)
 			shot, err := chromedp.Run(ctx, chromedp.FullScreenshot(100))
 			if err != nil {
 				t.Fatal(err)
 			}
-			w.check(t, file)
+			w.Check(t, file)
 			if want := 1 + 3*7; /* three rounds; the dose has none of its own */ charts != want {
 				t.Errorf("%d charts have something drawn, want %d", charts, want)
 			}
@@ -234,58 +89,58 @@ func TestPageInBrowser(t *testing.T) {
 // TestPageAnswers walks through what a reader can do, by clicks and by keyboard.
 func TestPageAnswers(t *testing.T) {
 	file := write(t, synthPage())
-	ctx := browserOf(t)
-	w := watch(t, ctx)
-	open(t, ctx, file, 1400, false)
+	ctx := browsertest.New(t)
+	w := browsertest.Watch(t, ctx)
+	browsertest.Open(t, ctx, file, 1400, false)
 	pixels := `document.querySelectorAll('#time .plot canvas')[14].toDataURL()` // round 3, curves
-	before := eval[string](t, ctx, pixels)
+	before := browsertest.Eval[string](t, ctx, pixels)
 	click := func(what, selector string) {
 		t.Helper()
-		if !eval[bool](t, ctx, fmt.Sprintf(`(e => { if (e) { e.focus(); e.click() } return !!e && document.activeElement === e })(document.querySelector(%q))`, selector)) {
+		if !browsertest.Eval[bool](t, ctx, fmt.Sprintf(`(e => { if (e) { e.focus(); e.click() } return !!e && document.activeElement === e })(document.querySelector(%q))`, selector)) {
 			t.Fatalf("%s: %s cannot be clicked and focused", what, selector)
 		}
-		time.Sleep(150 * time.Millisecond)
+		browsertest.Rest(t, ctx)
 	}
 	click("own axes", "#time .switch")
-	own := eval[string](t, ctx, pixels)
+	own := browsertest.Eval[string](t, ctx, pixels)
 	if own == before {
 		t.Error("own axes draw the same picture as shared ones")
 	}
 	click("hide a line", "#time .round:nth-child(3) .legend button:nth-child(4)")
-	if eval[string](t, ctx, pixels) == own {
+	if browsertest.Eval[string](t, ctx, pixels) == own {
 		t.Error("a hidden line is still drawn")
 	}
 	click("another component", "#functions .tabs button:nth-child(1)")
-	if got := eval[string](t, ctx, `document.querySelector('#functions tbody').innerText`); !strings.Contains(got, "runtime.futex") {
+	if got := browsertest.Eval[string](t, ctx, `document.querySelector('#functions tbody').innerText`); !strings.Contains(got, "runtime.futex") {
 		t.Errorf("etcd's functions are not shown: %.100s", got)
 	}
 	click("sort", "#functions thead tr:nth-child(2) th:nth-child(2) button")
-	if got := eval[string](t, ctx, `document.querySelector('#functions tbody tr').innerText`); !strings.Contains(got, "runtime.goexit") {
+	if got := browsertest.Eval[string](t, ctx, `document.querySelector('#functions tbody tr').innerText`); !strings.Contains(got, "runtime.goexit") {
 		t.Errorf("the first function by cumulative CPU is %.60s", got)
 	}
 	click("a function of the table", "#functions tbody tr:nth-child(2) button")
-	time.Sleep(300 * time.Millisecond)
-	asked := eval[string](t, ctx, `document.querySelector('#functions tbody tr:nth-child(2) code').textContent`)
-	if got := eval[string](t, ctx, `document.querySelector('#flame .framename code').textContent`); got != asked {
+	browsertest.Rest(t, ctx)
+	asked := browsertest.Eval[string](t, ctx, `document.querySelector('#functions tbody tr:nth-child(2) code').textContent`)
+	if got := browsertest.Eval[string](t, ctx, `document.querySelector('#flame .framename code').textContent`); got != asked {
 		t.Errorf("the flame graph shows %s, asked for %s", got, asked)
 	}
 	click("data of a chart", "#time details.data summary")
-	if got := eval[int](t, ctx, `document.querySelectorAll('#time details.data[open] tbody tr').length`); got < 10 {
+	if got := browsertest.Eval[int](t, ctx, `document.querySelectorAll('#time details.data[open] tbody tr').length`); got < 10 {
 		t.Errorf("the chart's table has %d rows", got)
 	}
-	w.check(t, file)
+	w.Check(t, file)
 
 	// The cursor moves in all charts of a round, and the legend tells the values.
 	if _, err := chromedp.Run(ctx, chromedp.Evaluate[bool](`document.querySelectorAll('#time .plot')[0].scrollIntoView({block: 'center'}), true`)); err != nil {
 		t.Fatal(err)
 	}
-	time.Sleep(600 * time.Millisecond) // the page scrolls smoothly
-	box := eval[map[string]float64](t, ctx, `(r => ({x: r.x + r.width / 2, y: r.y + r.height / 2}))(document.querySelectorAll('#time .plot .u-over')[0].getBoundingClientRect())`)
+	browsertest.Rest(t, ctx)
+	box := browsertest.Eval[map[string]float64](t, ctx, `(r => ({x: r.x + r.width / 2, y: r.y + r.height / 2}))(document.querySelectorAll('#time .plot .u-over')[0].getBoundingClientRect())`)
 	if err := chromedp.Do(ctx, chromedp.MouseEvent(input.DispatchMouseEventTypeMouseMoved, box["x"], box["y"])); err != nil {
 		t.Fatal(err)
 	}
-	time.Sleep(150 * time.Millisecond)
-	if got := eval[int](t, ctx, `document.querySelectorAll('#time .round:nth-child(1) .legend b').length`); got != 4+3+3+8+3+2+1 {
+	browsertest.Rest(t, ctx)
+	if got := browsertest.Eval[int](t, ctx, `document.querySelectorAll('#time .round:nth-child(1) .legend b').length`); got != 4+3+3+8+3+2+1 {
 		t.Errorf("%d values are told at the cursor, want those of all charts", got)
 	}
 }
@@ -318,11 +173,11 @@ func TestPageWithHostileText(t *testing.T) {
 		g.Agent, g.Verb, g.Resource = evil+fmt.Sprint(i), evil, evil
 	}
 	file := write(t, p)
-	ctx := browserOf(t)
-	w := watch(t, ctx)
+	ctx := browsertest.New(t)
+	w := browsertest.Watch(t, ctx)
 	dir := t.TempDir()
-	call(t, ctx, cdpbrowser.SetDownloadBehavior, cdpbrowser.SetDownloadBehaviorParams{Behavior: "allow", DownloadPath: dir})
-	open(t, ctx, file, 1000, false)
+	browsertest.Call(t, ctx, cdpbrowser.SetDownloadBehavior, cdpbrowser.SetDownloadBehaviorParams{Behavior: "allow", DownloadPath: dir})
+	browsertest.Open(t, ctx, file, 1000, false)
 	// Every view that can show a name does.
 	for _, step := range []string{
 		`[...document.querySelectorAll('#flame button')].find(b => b.textContent === 'table').click()`,
@@ -332,23 +187,23 @@ func TestPageWithHostileText(t *testing.T) {
 		`[...document.querySelectorAll('#flame button')].find(b => b.textContent === 'svg').click()`,
 		`document.querySelectorAll('details').forEach(d => d.open = true)`,
 	} {
-		eval[any](t, ctx, "("+step+", true)")
-		time.Sleep(150 * time.Millisecond)
+		browsertest.Eval[any](t, ctx, "("+step+", true)")
+		browsertest.Rest(t, ctx)
 	}
-	if n := eval[int](t, ctx, `document.querySelectorAll('#flame canvas').length`); n != 2 {
+	if n := browsertest.Eval[int](t, ctx, `document.querySelectorAll('#flame canvas').length`); n != 2 {
 		t.Errorf("%d graphs: the sandwich is not shown", n)
 	}
 	var picture []byte
-	for start := time.Now(); len(picture) == 0 && time.Since(start) < 20*time.Second; time.Sleep(50 * time.Millisecond) {
+	for start := time.Now(); len(picture) == 0 && time.Since(start) < 20*time.Second; time.Sleep(20 * time.Millisecond) {
 		picture, _ = os.ReadFile(filepath.Join(dir, "flame.svg"))
 	}
 	if err := wellFormed(picture); err != nil {
 		t.Errorf("the saved picture: %v", err)
 	}
-	w.check(t, file)
-	title := eval[string](t, ctx, `document.title`)
-	scripts, images := eval[int](t, ctx, `document.scripts.length`), eval[int](t, ctx, `document.images.length`)
-	wide := eval[int](t, ctx, tooWide)
+	w.Check(t, file)
+	title := browsertest.Eval[string](t, ctx, `document.title`)
+	scripts, images := browsertest.Eval[int](t, ctx, `document.scripts.length`), browsertest.Eval[int](t, ctx, `document.images.length`)
+	wide := browsertest.Eval[int](t, ctx, tooWide)
 	if title == "owned" || scripts != 2 || images != 0 {
 		t.Errorf("title %.20q, %d scripts, %d images", title, scripts, images)
 	}
@@ -395,9 +250,9 @@ func TestPicture(t *testing.T) {
 		}
 		file = "file://" + abs
 	}
-	ctx := browserOf(t)
-	open(t, ctx, file, 1360, false)
-	shot := call(t, ctx, page.CaptureScreenshot, page.CaptureScreenshotParams{
+	ctx := browsertest.New(t)
+	browsertest.Open(t, ctx, file, 1360, false)
+	shot := browsertest.Call(t, ctx, page.CaptureScreenshot, page.CaptureScreenshotParams{
 		Clip: &page.Viewport{Width: 1360, Height: 900, Scale: 1},
 	}).Data
 	shot = posterise(t, shot)

@@ -23,6 +23,7 @@ import (
 	"github.com/google/pprof/profile"
 
 	"github.com/kubedyno/kubedyno/record"
+	"github.com/kubedyno/kubedyno/report/browsertest"
 )
 
 // realProfile is etcd's CPU profile of a real run.
@@ -209,17 +210,17 @@ const set = `((sel, v) => {
 func TestFlameGraphAgreesWithPprof(t *testing.T) {
 	before, after := realProfile(t), later(t)
 	file := write(t, flamePage(t))
-	ctx := browserOf(t)
-	w := watch(t, ctx)
+	ctx := browsertest.New(t)
+	w := browsertest.Watch(t, ctx)
 	dir := t.TempDir()
-	call(t, ctx, browser.SetDownloadBehavior, browser.SetDownloadBehaviorParams{Behavior: "allow", DownloadPath: dir})
-	open(t, ctx, file, 1400, false)
+	browsertest.Call(t, ctx, browser.SetDownloadBehavior, browser.SetDownloadBehaviorParams{Behavior: "allow", DownloadPath: dir})
+	browsertest.Open(t, ctx, file, 1400, false)
 	do := func(format string, a ...any) {
 		t.Helper()
-		if !eval[bool](t, ctx, fmt.Sprintf(format, a...)) {
+		if !browsertest.Eval[bool](t, ctx, fmt.Sprintf(format, a...)) {
 			t.Fatalf("not done: "+format, a...)
 		}
-		time.Sleep(150 * time.Millisecond)
+		browsertest.Rest(t, ctx)
 	}
 	button := func(text string) {
 		t.Helper()
@@ -227,7 +228,7 @@ func TestFlameGraphAgreesWithPprof(t *testing.T) {
 	}
 	option := func(selector int, text string) {
 		t.Helper()
-		key := eval[string](t, ctx, fmt.Sprintf(`[...document.querySelectorAll('#flame select')[%d].options].find(o => o.textContent.startsWith(%q) && o.value)?.value || ''`, selector, text))
+		key := browsertest.Eval[string](t, ctx, fmt.Sprintf(`[...document.querySelectorAll('#flame select')[%d].options].find(o => o.textContent.startsWith(%q) && o.value)?.value || ''`, selector, text))
 		if key == "" {
 			t.Fatalf("nothing to choose begins with %q", text)
 		}
@@ -243,13 +244,13 @@ func TestFlameGraphAgreesWithPprof(t *testing.T) {
 	option(0, "etcd, its CPU profile")
 	for _, match := range []string{`^runtime\.mallocgc$`, `bbolt`, `runtime\.(gcDrain|scanobject)`, `syscall`} {
 		do(set, "#flame input[type=search]", match)
-		got := eval[string](t, ctx, `document.querySelector('#flame .matched').textContent`)
+		got := browsertest.Eval[string](t, ctx, `document.querySelector('#flame .matched').textContent`)
 		if want := amount(cpuSeconds(before, match), cpuSeconds(before, "")); !strings.HasSuffix(got, want) || cpuSeconds(before, match) == 0 {
 			t.Errorf("search for %s: %q, pprof has %q", match, got, want)
 		}
 	}
 	do(set, "#flame input[type=search]", "no such function")
-	if got := eval[string](t, ctx, `document.querySelector('#flame .matched').textContent`); got != "no match" {
+	if got := browsertest.Eval[string](t, ctx, `document.querySelector('#flame .matched').textContent`); got != "no match" {
 		t.Errorf("search for nothing: %q", got)
 	}
 	do(set, "#flame input[type=search]", "")
@@ -260,7 +261,7 @@ func TestFlameGraphAgreesWithPprof(t *testing.T) {
 	}
 	saved := func(name string) []byte {
 		t.Helper()
-		for start := time.Now(); time.Since(start) < 20*time.Second; time.Sleep(50 * time.Millisecond) {
+		for start := time.Now(); time.Since(start) < 20*time.Second; time.Sleep(20 * time.Millisecond) {
 			if data, err := os.ReadFile(filepath.Join(dir, name)); err == nil && len(data) > 0 {
 				return data
 			}
@@ -307,7 +308,7 @@ func TestFlameGraphAgreesWithPprof(t *testing.T) {
 	button("table")
 	button("total, before → after")
 	do(`(b => { b?.click(); return true })([...document.querySelectorAll('#flame button')].find(b => /^all \d/.test(b.textContent)))`)
-	rows := eval[[]string](t, ctx, `[...document.querySelectorAll('.flametable tbody tr')].map(r => r.cells[0].textContent + '\t' + r.cells[2].textContent)`)
+	rows := browsertest.Eval[[]string](t, ctx, `[...document.querySelectorAll('.flametable tbody tr')].map(r => r.cells[0].textContent + '\t' + r.cells[2].textContent)`)
 	afterSelf, afterTotal := map[string]float64{}, map[string]float64{}
 	sum(after, afterSelf, afterTotal)
 	if len(rows) != len(wantTotal) {
@@ -356,7 +357,7 @@ func TestFlameGraphAgreesWithPprof(t *testing.T) {
 	if len(printed) < 100 {
 		t.Errorf("pprof printed %d functions", len(printed))
 	}
-	w.check(t, file)
+	w.Check(t, file)
 }
 
 // diffBase is what go tool pprof -diff_base prints of each function's
@@ -420,22 +421,22 @@ func wellFormed(data []byte) error {
 // TestFlameGraphByKeys walks through the graph without a mouse.
 func TestFlameGraphByKeys(t *testing.T) {
 	file := write(t, flamePage(t))
-	ctx := browserOf(t)
-	w := watch(t, ctx)
-	open(t, ctx, file, 1400, false)
+	ctx := browsertest.New(t)
+	w := browsertest.Watch(t, ctx)
+	browsertest.Open(t, ctx, file, 1400, false)
 	name := `document.querySelector('#flame .framename code').textContent`
 	press := func(keys ...string) string {
 		t.Helper()
 		for _, k := range keys {
-			if !eval[bool](t, ctx, fmt.Sprintf(`(e => { e.focus(); return !e.dispatchEvent(new KeyboardEvent('keydown', {key: %q, bubbles: true, cancelable: true})) })([...document.querySelectorAll('#flame .flame')].at(-1))`, k)) {
+			if !browsertest.Eval[bool](t, ctx, fmt.Sprintf(`(e => { e.focus(); return !e.dispatchEvent(new KeyboardEvent('keydown', {key: %q, bubbles: true, cancelable: true})) })([...document.querySelectorAll('#flame .flame')].at(-1))`, k)) {
 				t.Fatalf("key %s does nothing", k)
 			}
-			time.Sleep(60 * time.Millisecond)
+			browsertest.Rest(t, ctx)
 		}
-		return eval[string](t, ctx, name)
+		return browsertest.Eval[string](t, ctx, name)
 	}
 	pixels := func() string {
-		return eval[string](t, ctx, `[...document.querySelectorAll('#flame canvas')].map(c => c.toDataURL()).join()`)
+		return browsertest.Eval[string](t, ctx, `[...document.querySelectorAll('#flame canvas')].map(c => c.toDataURL()).join()`)
 	}
 	whole := pixels()
 	first := press("ArrowDown")
@@ -459,31 +460,31 @@ func TestFlameGraphByKeys(t *testing.T) {
 		t.Error("a flame looks like an icicle")
 	}
 	press("i", "b", "b", "r", "r", "c", "c", "t")
-	if n := eval[int](t, ctx, `document.querySelectorAll('.flametable tbody tr').length`); n == 0 {
+	if n := browsertest.Eval[int](t, ctx, `document.querySelectorAll('.flametable tbody tr').length`); n == 0 {
 		t.Error("no table")
 	}
-	if !eval[bool](t, ctx, fmt.Sprintf(set, "#flame input[type=search]", "runtime")) {
+	if !browsertest.Eval[bool](t, ctx, fmt.Sprintf(set, "#flame input[type=search]", "runtime")) {
 		t.Fatal("no search")
 	}
-	time.Sleep(150 * time.Millisecond)
+	browsertest.Rest(t, ctx)
 	a := press("n")
 	b := press("n")
 	if !strings.Contains(a, "runtime") || !strings.Contains(b, "runtime") {
 		t.Errorf("matches are %s and %s", a, b)
 	}
 	press("N", "h")
-	if got := eval[string](t, ctx, `document.querySelector('#flame .chips')?.textContent || ''`); !strings.Contains(got, "hidden") {
+	if got := browsertest.Eval[string](t, ctx, `document.querySelector('#flame .chips')?.textContent || ''`); !strings.Contains(got, "hidden") {
 		t.Errorf("hiding leaves %q", got)
 	}
 	press("u", "ArrowDown", "ArrowDown", "s")
-	if n := eval[int](t, ctx, `document.querySelectorAll('#flame canvas').length`); n != 2 {
+	if n := browsertest.Eval[int](t, ctx, `document.querySelectorAll('#flame canvas').length`); n != 2 {
 		t.Errorf("a sandwich has %d graphs", n)
 	}
 	press("u", "ArrowDown", "ArrowDown", "f", "u", "ArrowDown", "x", "u")
-	if press("/"); eval[string](t, ctx, `document.activeElement.type`) != "search" {
+	if press("/"); browsertest.Eval[string](t, ctx, `document.activeElement.type`) != "search" {
 		t.Error("/ does not lead to the search")
 	}
-	w.check(t, file)
+	w.Check(t, file)
 }
 
 // TestFlameGraphOfManyFrames draws as many frames as a tree may have. Only
@@ -504,10 +505,10 @@ func TestFlameGraphOfManyFrames(t *testing.T) {
 	p.Rounds = p.Rounds[:1]
 	p.Rounds[0].Flames.Trees = []Flame{f}
 	file := write(t, p)
-	ctx := browserOf(t)
-	w := watch(t, ctx)
-	open(t, ctx, file, 1400, false)
-	times := eval[[]float64](t, ctx, `(() => {
+	ctx := browsertest.New(t)
+	w := browsertest.Watch(t, ctx)
+	browsertest.Open(t, ctx, file, 1400, false)
+	times := browsertest.Eval[[]float64](t, ctx, `(() => {
 	  const e = document.querySelector('#flame .flame'), out = []
 	  const dot = document.createElement('canvas').getContext('2d', {willReadFrequently: true})
 	  for (let i = 0; i < 60; i++) {
@@ -522,81 +523,81 @@ func TestFlameGraphOfManyFrames(t *testing.T) {
 	})()`)
 	slices.Sort(times)
 	t.Logf("draws of %d frames: p50 %.1f ms, p95 %.1f ms", n, times[len(times)/2], times[len(times)*95/100])
-	if colours := eval[int](t, ctx, `(c => new Set(new Uint32Array(c.getContext('2d').getImageData(0, 0, c.width, c.height).data.buffer)).size)(document.querySelector('#flame canvas'))`); colours < 5 {
+	if colours := browsertest.Eval[int](t, ctx, `(c => new Set(new Uint32Array(c.getContext('2d').getImageData(0, 0, c.width, c.height).data.buffer)).size)(document.querySelector('#flame canvas'))`); colours < 5 {
 		t.Errorf("%d colours are drawn", colours)
 	}
-	w.check(t, file)
+	w.Check(t, file)
 }
 
 // TestSelection drags over a chart: what is below follows.
 func TestSelection(t *testing.T) {
 	file := write(t, synthPage())
-	ctx := browserOf(t)
-	w := watch(t, ctx)
-	open(t, ctx, file, 1400, false)
+	ctx := browsertest.New(t)
+	w := browsertest.Watch(t, ctx)
+	browsertest.Open(t, ctx, file, 1400, false)
 	head := `document.querySelector('#flame .flamehead').textContent`
 	served := `document.querySelector('#requests output').textContent`
 	first := `document.querySelector('#time .round .pick input').value`
-	wholeHead, wholeServed := eval[string](t, ctx, head), eval[string](t, ctx, served)
+	wholeHead, wholeServed := browsertest.Eval[string](t, ctx, head), browsertest.Eval[string](t, ctx, served)
 
 	// By mouse: a quarter of the baseline's CPU chart.
-	eval[bool](t, ctx, `(document.documentElement.style.scrollBehavior = 'auto', document.querySelectorAll('#time .plot')[3].scrollIntoView({block: 'center'}), true)`)
-	box := eval[map[string]float64](t, ctx, `(r => ({x: r.x, y: r.y + r.height / 2, w: r.width}))(document.querySelectorAll('#time .plot .u-over')[3].getBoundingClientRect())`)
+	browsertest.Eval[bool](t, ctx, `(document.documentElement.style.scrollBehavior = 'auto', document.querySelectorAll('#time .plot')[3].scrollIntoView({block: 'center'}), true)`)
+	box := browsertest.Eval[map[string]float64](t, ctx, `(r => ({x: r.x, y: r.y + r.height / 2, w: r.width}))(document.querySelectorAll('#time .plot .u-over')[3].getBoundingClientRect())`)
 	for _, e := range []struct {
 		kind input.DispatchMouseEventType
 		x    float64
 	}{{input.DispatchMouseEventTypeMousePressed, 0.25}, {input.DispatchMouseEventTypeMouseMoved, 0.4}, {input.DispatchMouseEventTypeMouseMoved, 0.5}, {input.DispatchMouseEventTypeMouseReleased, 0.5}} {
 		button := input.MouseButtonLeft
-		call(t, ctx, input.DispatchMouseEvent, input.DispatchMouseEventParams{Type: e.kind, X: box["x"] + e.x*box["w"], Y: box["y"], Button: button, Buttons: 1, ClickCount: 1})
-		time.Sleep(50 * time.Millisecond)
+		browsertest.Call(t, ctx, input.DispatchMouseEvent, input.DispatchMouseEventParams{Type: e.kind, X: box["x"] + e.x*box["w"], Y: box["y"], Button: button, Buttons: 1, ClickCount: 1})
+		browsertest.Rest(t, ctx)
 	}
-	time.Sleep(150 * time.Millisecond)
-	from := eval[string](t, ctx, first)
+	browsertest.Rest(t, ctx)
+	from := browsertest.Eval[string](t, ctx, first)
 	if from == "" {
 		t.Fatal("dragging selects nothing")
 	}
-	selected := eval[string](t, ctx, head)
+	selected := browsertest.Eval[string](t, ctx, head)
 	if selected == wholeHead || !strings.Contains(selected, "–") {
 		t.Errorf("the flame graph does not follow: %s", selected)
 	}
-	if got := eval[string](t, ctx, served); got == wholeServed {
+	if got := browsertest.Eval[string](t, ctx, served); got == wholeServed {
 		t.Errorf("requests do not follow: %s", got)
 	}
 
 	// By keys: on, longer, and away.
 	press := func(key string, shift bool) {
 		t.Helper()
-		eval[bool](t, ctx, fmt.Sprintf(`(e => { e.focus(); return e.dispatchEvent(new KeyboardEvent('keydown', {key: %q, shiftKey: %t, bubbles: true, cancelable: true})) })(document.querySelector('#time .band'))`, key, shift))
-		time.Sleep(100 * time.Millisecond)
+		browsertest.Eval[bool](t, ctx, fmt.Sprintf(`(e => { e.focus(); return e.dispatchEvent(new KeyboardEvent('keydown', {key: %q, shiftKey: %t, bubbles: true, cancelable: true})) })(document.querySelector('#time .band'))`, key, shift))
+		browsertest.Rest(t, ctx)
 	}
 	press("ArrowRight", false)
-	if got := eval[string](t, ctx, first); got == from {
+	if got := browsertest.Eval[string](t, ctx, first); got == from {
 		t.Errorf("an arrow leaves the selection at %s", got)
 	}
-	before := eval[string](t, ctx, head)
-	if press("ArrowRight", true); eval[string](t, ctx, head) == before {
+	before := browsertest.Eval[string](t, ctx, head)
+	if press("ArrowRight", true); browsertest.Eval[string](t, ctx, head) == before {
 		t.Error("Shift and an arrow do not make it longer")
 	}
 	// What was selected is compared with the rest of the run.
-	if !eval[bool](t, ctx, fmt.Sprintf(set, "#flame label:nth-of-type(2) select", "rest")) {
+	if !browsertest.Eval[bool](t, ctx, fmt.Sprintf(set, "#flame label:nth-of-type(2) select", "rest")) {
 		t.Fatal("nothing to compare with")
 	}
-	time.Sleep(150 * time.Millisecond)
-	if got := eval[string](t, ctx, head); !strings.Contains(got, "not selected") || !strings.Contains(got, " → ") {
+	browsertest.Rest(t, ctx)
+	if got := browsertest.Eval[string](t, ctx, head); !strings.Contains(got, "not selected") || !strings.Contains(got, " → ") {
 		t.Errorf("compared with the rest: %s", got)
 	}
 	press("Escape", false)
-	if got := eval[string](t, ctx, head); got != wholeHead {
+	if got := browsertest.Eval[string](t, ctx, head); got != wholeHead {
 		t.Errorf("after Escape: %s", got)
 	}
 
 	// A finding leads to the seconds in which pods waited for it.
-	if !eval[bool](t, ctx, `(b => { b.click(); return true })(document.querySelector('#why .show'))`) {
+	if !browsertest.Eval[bool](t, ctx, `(b => { b.click(); return true })(document.querySelector('#why .show'))`) {
 		t.Fatal("the finding leads nowhere")
 	}
-	time.Sleep(200 * time.Millisecond)
-	if eval[string](t, ctx, first) == "" {
+	browsertest.Rest(t, ctx)
+	if browsertest.Eval[string](t, ctx, first) == "" {
 		t.Error("the finding selects nothing")
 	}
-	w.check(t, file)
+	w.Check(t, file)
 }

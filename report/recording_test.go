@@ -9,6 +9,7 @@ import (
 	"github.com/kubedyno/kubedyno/diagnose"
 	"github.com/kubedyno/kubedyno/record"
 	"github.com/kubedyno/kubedyno/record/recordtest"
+	"github.com/kubedyno/kubedyno/report/browsertest"
 )
 
 // recorded writes a scenario to disk and opens it.
@@ -74,11 +75,11 @@ func TestRender(t *testing.T) {
 		}
 	}
 	file := write(t, p)
-	ctx := browserOf(t)
-	w := watch(t, ctx)
-	open(t, ctx, file, 1400, false)
-	w.check(t, file)
-	if charts := eval[int](t, ctx, inked); charts != 1+3*7 {
+	ctx := browsertest.New(t)
+	w := browsertest.Watch(t, ctx)
+	browsertest.Open(t, ctx, file, 1400, false)
+	w.Check(t, file)
+	if charts := browsertest.Eval[int](t, ctx, inked); charts != 1+3*7 {
 		t.Errorf("%d charts have something drawn, want %d", charts, 1+3*7)
 	}
 }
