@@ -9,7 +9,7 @@ CHROMIUM := $(shell command -v chromium || command -v chromium-browser || comman
 
 .PHONY: help
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: build
 build: $(BIN)/kubedyno-lab ui/static/page.js kubedyno ## build kubedyno, kubedyno-lab, kubedyno-pause and the report page into bin/
@@ -73,6 +73,10 @@ generate: ## write generated files anew: flag lists, detector docs, the page's t
 .PHONY: bpf
 bpf: ## compile the eBPF programs anew (needs clang-14 and llvm-strip-14)
 	cd collect/blockio && GOPACKAGE=blockio $(GO) run github.com/cilium/ebpf/cmd/bpf2go -cc clang-14 -strip llvm-strip-14 -target bpfel -tags linux kernel kernel.bpf.c -- -O2 -Wall -Werror
+
+.PHONY: screenshots
+screenshots: ui/static/page.js chromium ## write pictures of each view of the page, light and dark, to docs/img
+	KUBEDYNO_SCREENSHOTS=$(CURDIR)/docs/img $(GO) test ./report -count 1 -run '^TestScreenshots$$'
 
 .PHONY: chromium
 chromium:

@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"html"
 	"html/template"
@@ -25,10 +26,46 @@ const inlineLimit = 64 << 10
 // written instead, and says so.
 func WritePage(w io.Writer, p Page) error {
 	p.Schema = PageSchema
-	fill(reflect.ValueOf(&p))
+	if !Built() {
+		fill(reflect.ValueOf(&p))
+		return writeStandIn(w, p)
+	}
+	return writeDocument(w, document{title: p.Title, tool: p.Tool, lead: p.Verdict, kind: "report", served: len(p.Served) > 0}, &p)
+}
+
+// Built reports whether the page's script was built into this binary.
+func Built() bool {
+	_, _, ok := ui.Bundle()
+	return ok
+}
+
+// Policy is what a document of ours may do: run its own script and style, which
+// are named by their hashes, and where it is served ask its own server. Nothing
+// else runs, and nothing else is fetched, whatever a pod's name may hold.
+func Policy(served bool) string {
+	script, style, _ := ui.Bundle()
+	p := fmt.Sprintf("default-src 'none'; script-src '%s'; style-src '%s'; base-uri 'none'; form-action 'none'", hash(script), hash(style))
+	if served {
+		p += "; connect-src 'self'"
+	}
+	return p
+}
+
+// document is what all our pages have.
+type document struct {
+	title, tool string
+	lead        string // what a reader without scripts is told
+	kind        string // what data hold: report, folder, progress
+	served      bool   // by kubedyno serve, which the page may ask for more
+}
+
+// writeDocument writes one HTML file with its script, its style and data, of
+// which p points to the model.
+func writeDocument(w io.Writer, d document, p any) error {
+	fill(reflect.ValueOf(p))
 	script, style, built := ui.Bundle()
 	if !built {
-		return writeStandIn(w, p)
+		return errors.New("the page was not built into this kubedyno: run 'make build'")
 	}
 	data, err := json.Marshal(p) // escapes <, > and &, so that no text can end the script element
 	if err != nil {
@@ -41,14 +78,12 @@ func WritePage(w io.Writer, p Page) error {
 		}
 		encoding = "gzip-base64"
 	}
-	// The policy names our script and style by their hashes: nothing else
-	// runs, and nothing is fetched, whatever a pod's name may hold.
 	var b bytes.Buffer
 	fmt.Fprintf(&b, `<!doctype html>
 <html lang="en">
 <head>
 <meta charset="utf-8">
-<meta http-equiv="Content-Security-Policy" content="default-src 'none'; script-src '%s'; style-src '%s'; base-uri 'none'; form-action 'none'">
+<meta http-equiv="Content-Security-Policy" content="%s">
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <meta name="color-scheme" content="light dark">
 <meta name="generator" content="kubedyno %s">
@@ -57,9 +92,9 @@ func WritePage(w io.Writer, p Page) error {
 </head>
 <body>
 <div id="page"><noscript><h1>%s</h1><p>%s</p><p>The charts of this report need JavaScript.</p></noscript></div>
-<script type="application/octet-stream" id="data" data-encoding="%s">`,
-		hash(script), hash(style), html.EscapeString(p.Tool), html.EscapeString(p.Title), style,
-		html.EscapeString(p.Title), html.EscapeString(p.Verdict), encoding)
+<script type="application/octet-stream" id="data" data-kind="%s" data-encoding="%s">`,
+		Policy(d.served), html.EscapeString(d.tool), html.EscapeString(d.title), style,
+		html.EscapeString(d.title), html.EscapeString(d.lead), d.kind, encoding)
 	b.Write(data)
 	b.WriteString("</script>\n<script>")
 	b.Write(script)

@@ -21,6 +21,125 @@ type Page struct {
 	Verdict   string    `json:"verdict"`   // the whole story in one sentence
 	Valid     bool      `json:"valid"`     // every round is valid
 	Rounds    []Round   `json:"rounds"`    // in the order they were run; the first is the baseline
+	Several   *Several  `json:"several"`   // what several runs say of two sides; nil: rounds of one story
+	History   []Trend   `json:"history"`   // of many runs; there are no rounds then
+	LeftOut   []string  `json:"leftOut"`   // runs that the history leaves out, and why
+	Served    []string  `json:"served"`    // of each round, or of each run of a history, its place in the folder that kubedyno serve shows; empty in a file
+}
+
+// Several is a comparison of two sides: what their runs say together. Each
+// side's middle run is a round of the page.
+type Several struct {
+	Baseline  []SideRun    `json:"baseline"`
+	Candidate []SideRun    `json:"candidate"`
+	Interval  bool         `json:"interval"` // several runs on both sides
+	Note      string       `json:"note"`     // why there is no interval
+	Alpha     float64      `json:"alpha"`    // chance of any false difference among rows
+	Changed   []Difference `json:"changed"`
+	Rows      []SideRow    `json:"rows"`
+	Details   []Detail     `json:"details"`
+	Warnings  []string     `json:"warnings"`
+}
+
+// SideRun is a run of a side.
+type SideRun struct {
+	ID      string   `json:"id"`
+	Pods    int      `json:"pods"` // that ran
+	Invalid []string `json:"invalid"`
+}
+
+// Difference is a setting that two sides differ in.
+type Difference struct {
+	Path string `json:"path"`
+	Old  string `json:"old"` // empty: not set
+	New  string `json:"new"`
+}
+
+// SideRow is one indicator of both sides.
+type SideRow struct {
+	ID         string   `json:"id"`
+	Group      string   `json:"group"`
+	Name       string   `json:"name"`
+	Unit       string   `json:"unit"`
+	Lower      bool     `json:"lower"` // less is better
+	Neutral    bool     `json:"neutral"`
+	Baseline   Spread   `json:"baseline"`
+	Candidate  Spread   `json:"candidate"`
+	Ratio      *float64 `json:"ratio"` // candidate over baseline
+	RatioLow   *float64 `json:"ratioLow"`
+	RatioHigh  *float64 `json:"ratioHigh"`
+	Difference *float64 `json:"difference"` // in unit, where there is no ratio
+	Low        *float64 `json:"low"`
+	High       *float64 `json:"high"`
+	P          *float64 `json:"p"` // adjusted over all rows
+	Verdict    string   `json:"verdict"`
+	Detectable *float64 `json:"detectable"` // the least effect that such runs show
+	Needed     *int     `json:"needed"`     // runs a side that would find the wanted difference
+}
+
+// Spread is an indicator over the runs of a side.
+type Spread struct {
+	Value  *float64 `json:"value"` // the median
+	Low    *float64 `json:"low"`   // of the median's interval
+	High   *float64 `json:"high"`
+	N      int      `json:"n"`
+	Values Values   `json:"values"` // one a run
+	Reason string   `json:"reason"` // why there is none
+}
+
+// Detail is one table that explains differences.
+type Detail struct {
+	ID          string      `json:"id"` // functions, requests, logs, use
+	Tested      bool        `json:"tested"`
+	Alpha       float64     `json:"alpha"` // share of the rows that differ which may be wrong
+	Why         string      `json:"why"`   // why it was not tested
+	NotAssessed string      `json:"notAssessed"`
+	Looked      int         `json:"looked"` // rows that were looked at
+	Rows        []DetailRow `json:"rows"`   // those that differ, or that moved most
+}
+
+// DetailRow is a function, a kind of request, a form of line or a check.
+type DetailRow struct {
+	Key      []string  `json:"key"`
+	Verdict  string    `json:"verdict"`
+	Measures []Measure `json:"measures"`
+}
+
+// Measure is one number of a row, the mean over the runs of a side.
+type Measure struct {
+	Name      string   `json:"name"`
+	Unit      string   `json:"unit"`
+	Baseline  float64  `json:"baseline"`
+	Candidate float64  `json:"candidate"`
+	Low       *float64 `json:"low"` // of the difference
+	High      *float64 `json:"high"`
+}
+
+// Trend is one indicator of one experiment on one machine, run after run.
+type Trend struct {
+	Experiment string      `json:"experiment"`
+	Shape      string      `json:"shape"`
+	Machine    string      `json:"machine"`
+	Indicator  string      `json:"indicator"`
+	Name       string      `json:"name"`
+	Unit       string      `json:"unit"`
+	Lower      bool        `json:"lower"`
+	Runs       []string    `json:"runs"`
+	At         []time.Time `json:"at"`
+	Values     Values      `json:"values"`
+	Steps      []Step      `json:"steps"`
+	Note       string      `json:"note"` // why changes could not be looked for
+}
+
+// Step is a change of level before a run.
+type Step struct {
+	At      int          `json:"at"` // index of the first run after it
+	Before  float64      `json:"before"`
+	After   float64      `json:"after"`
+	Ratio   float64      `json:"ratio"`
+	P       float64      `json:"p"`
+	Verdict string       `json:"verdict"`
+	Changed []Difference `json:"changed"`
 }
 
 // Round is one recording and what diagnosis made of it.
@@ -50,6 +169,9 @@ type Round struct {
 	Flames      Flames        `json:"flames"`
 	Pods        PodTable      `json:"pods"`
 	Logs        []LogRow      `json:"logs"` // the most frequent first
+	Use         []UseCheck    `json:"use"`  // the checklist of resources: of the whole run, then of each phase
+	Heat        Heat          `json:"heat"`
+	Claims      ClaimTable    `json:"claims"`
 	Harness     HarnessCost   `json:"harness"`
 	LeftOut     []string      `json:"leftOut"`
 	Warnings    []string      `json:"warnings"`
@@ -347,6 +469,71 @@ type LogRow struct {
 	Seconds   *float64 `json:"seconds"` // that events tell, summed
 	First     *float64 `json:"first"`   // seconds on the round's time axis
 	Last      *float64 `json:"last"`
+}
+
+// UseCheck is one cell of the checklist: how busy a resource was, how much
+// waited for it, what went wrong.
+type UseCheck struct {
+	Phase     string   `json:"phase"` // empty: the whole run
+	From      float64  `json:"from"`  // seconds on the round's time axis
+	To        float64  `json:"to"`
+	Resource  string   `json:"resource"`
+	Instance  string   `json:"instance"`
+	Component string   `json:"component"`
+	Kind      string   `json:"kind"` // utilisation, saturation, errors
+	Aspect    string   `json:"aspect"`
+	Value     *float64 `json:"value"` // null: not measurable
+	Unit      string   `json:"unit"`
+	Watch     float64  `json:"watch"` // 0: never
+	Bad       float64  `json:"bad"`   // 0: never
+	Verdict   string   `json:"verdict"`
+	Detail    string   `json:"detail"`
+	Evidence  string   `json:"evidence"` // the table or query behind it
+	Source    string   `json:"source"`   // of the threshold
+	Reason    string   `json:"reason"`   // why it is not measurable
+}
+
+// Heat is how long disk requests and syncs took, over time, by process.
+type Heat struct {
+	Start float64   `json:"start"`
+	Step  float64   `json:"step"`
+	Steps int       `json:"steps"`
+	Edges []float64 `json:"edges"` // where each row of cells begins, in microseconds
+	Maps  []HeatMap `json:"maps"`  // the busiest process first
+}
+
+// HeatMap is what one process asked of the disks.
+type HeatMap struct {
+	Process string `json:"process"`
+	Kind    string `json:"kind"` // requests or syncs
+	Count   int    `json:"count"`
+	Cells   []int  `json:"cells"` // step (as the difference to the one before), index of Edges, count: of each cell with any
+}
+
+// ClaimTable is the way of each persistent volume claim, the longest first,
+// those that never ended before all. Times are milliseconds on the round's time
+// axis.
+type ClaimTable struct {
+	Names       []string    `json:"names"` // namespace/name
+	Class       []string    `json:"class"`
+	Created     []int       `json:"created"`
+	Provisioned []int       `json:"provisioned"`
+	Bound       []int       `json:"bound"`
+	Attached    []int       `json:"attached"`
+	Running     []int       `json:"running"` // the first pod that uses it
+	Left        int         `json:"left"`    // claims with shorter ways, which are not here
+	Steps       []ClaimStep `json:"steps"`
+}
+
+// ClaimStep is how long claims took for one step of their way, in seconds.
+type ClaimStep struct {
+	Class string   `json:"class"` // of storage, and its binding mode
+	Name  string   `json:"name"`
+	What  string   `json:"what"` // who does it
+	N     int      `json:"n"`
+	P50   *float64 `json:"p50"`
+	P99   *float64 `json:"p99"` // null below 100 samples
+	Max   *float64 `json:"max"`
 }
 
 // HarnessCost is what kubedyno itself cost.

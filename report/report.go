@@ -9,7 +9,7 @@
 // Start with WriteDiagnosis, WriteComparison and Render.
 package report
 
-//go:generate go run ./gen page.go ../ui/src/recording.ts
+//go:generate go run ./gen ../ui/src/recording.ts page.go served.go
 
 import (
 	"fmt"
@@ -50,6 +50,8 @@ type RenderOptions struct {
 	Verdict string // the whole story in one sentence; empty: made from the rounds
 	Tool    string // version of kubedyno
 	Now     time.Time
+	// Served are the rounds' places in the folder that is served; nil in a file.
+	Served []string
 }
 
 // Render writes the inputs, in the order in which they were run, as one HTML file.
@@ -94,7 +96,7 @@ func round(taken rows, in Input) Round {
 func assemble(rounds []Round, o RenderOptions) Page {
 	p := Page{
 		Schema: PageSchema, Title: o.Title, Tool: o.Tool, Generated: o.Now,
-		Verdict: o.Verdict, Valid: true, Rounds: rounds,
+		Verdict: o.Verdict, Valid: true, Rounds: rounds, Served: o.Served,
 	}
 	var before *Round // the step of the story that r follows
 	steps := 0

@@ -28,6 +28,9 @@ type rows struct {
 	requests  []RequestGroup
 	spikes    spikes.Result
 	logs      []LogRow
+	use       []UseCheck
+	heat      Heat
+	claims    ClaimTable
 	gaps      []Reason // tables that could not be read
 }
 
@@ -96,6 +99,18 @@ func read(r *record.Recording) (rows, error) {
 	in.logs, err = logRows(r, clockOf(in, measured(in)))
 	if err := missing("logs", err); err != nil {
 		return in, err
+	}
+	at := clockOf(in, measured(in))
+	if in.use, err = useChecks(r, at); err != nil {
+		return in, fmt.Errorf("the checklist of resources: %w", err)
+	}
+	if in.heat, err = heat(r, at); err != nil {
+		if err := missing(record.TableBlockIO, err); err != nil {
+			return in, err
+		}
+	}
+	if in.claims, err = claimTable(r, at); err != nil && !errors.Is(err, record.ErrMissing) {
+		return in, fmt.Errorf("claims: %w", err)
 	}
 	if in.spikes, err = spikes.Find(r, spikes.Options{}); err != nil && !errors.Is(err, record.ErrMissing) {
 		return in, fmt.Errorf("look for spikes: %w", err)

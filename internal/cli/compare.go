@@ -3,6 +3,7 @@ package cli
 import (
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -145,6 +146,18 @@ func (f *compareFlags) recordings(args []string) (compare.Comparison, error) {
 	return compare.Recordings(s.baseline, s.candidate, s.options)
 }
 
+// page writes a comparison of what arguments name as one page.
+func (f *compareFlags) page(env *Env, out string, args []string, c compare.Comparison) error {
+	s, err := f.open(args)
+	if err != nil {
+		return err
+	}
+	defer s.close()
+	return writePage(env, out, func(w io.Writer, o report.RenderOptions) error {
+		return report.RenderComparison(w, s.baseline, s.candidate, c, detectors.All, o, nil)
+	})
+}
+
 func newCompareCommand(env *Env) *cobra.Command {
 	var format string
 	var flags compareFlags
@@ -178,11 +191,15 @@ many runs are invalid.`,
   kubedyno compare before-* vs after-*
   kubedyno compare before-* vs after-* --noise same/ --wanted 2
   kubedyno compare before after -o json
+  kubedyno compare before-* vs after-* -o html --out difference.html
   kubedyno compare --run a.yaml b.yaml -n 10 --budget 30m --out ab
   kubedyno compare --run density --nodes 20 --head-set kube-apiserver.env.GOGC=50`,
 		Args: twoSides,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := checkFormat(format, "text", "json", "csv"); err != nil {
+			if err := checkFormat(format, "text", "json", "csv", "html"); err != nil {
+				return err
+			}
+			if err := turns.checkPage(format); err != nil {
 				return err
 			}
 			var c compare.Comparison
@@ -195,9 +212,12 @@ many runs are invalid.`,
 			if err != nil {
 				return err
 			}
-			if format == "csv" {
+			switch format {
+			case "csv":
 				err = comparisonTable(c).print(env, format, 0)
-			} else {
+			case "html":
+				return flags.page(env, turns.out, args, c)
+			default:
 				o := textOptions(env)
 				o.Format = format
 				err = report.WriteComparison(env.Stdout, o, c)
@@ -208,9 +228,9 @@ many runs are invalid.`,
 	flags.register(cmd)
 	cmd.Flags().BoolVar(&flags.details, "details", true, "compare functions, requests, logs and the use of resources, too")
 	cmd.Flags().StringVar(&flags.phase, "phase", "", "compare the functions of this phase only")
-	cmd.Flags().StringVarP(&format, "output", "o", "text", "comparison as text, json or csv (indicators)")
-	completeFormats(cmd, "text", "json", "csv")
-	turns.register(cmd)
+	cmd.Flags().StringVarP(&format, "output", "o", "text", "comparison as text, json, csv (indicators) or html (one page, to --out)")
+	completeFormats(cmd, "text", "json", "csv", "html")
+	turns.register(cmd, true)
 	return cmd
 }
 

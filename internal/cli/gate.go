@@ -74,6 +74,6 @@ Exit codes: 0 passed; 1 not assessed: too few runs, or of other machines;
 	cmd.Flags().BoolVar(&flags.details, "details", true, "search functions, requests, logs and the use of resources for what explains it")
 	cmd.Flags().StringVarP(&format, "output", "o", "text", "text, json, junit, or markdown for a pull request")
 	completeFormats(cmd, "text", "json", report.JUnit, report.Markdown)
-	turns.register(cmd)
+	turns.register(cmd, false)
 	return cmd
 }

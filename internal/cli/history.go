@@ -3,6 +3,7 @@ package cli
 import (
 	"encoding/json"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 
@@ -11,13 +12,14 @@ import (
 	"github.com/kubedyno/kubedyno/compare"
 	"github.com/kubedyno/kubedyno/diagnose"
 	"github.com/kubedyno/kubedyno/diagnose/detectors"
+	"github.com/kubedyno/kubedyno/report"
 )
 
 // headlines are the indicators that history prints unless asked for others.
 var headlines = []string{"throughput", "intent.last", "startup.p99", "cpu.total"}
 
 func newHistoryCommand(env *Env) *cobra.Command {
-	var format string
+	var format, out string
 	var indicators []string
 	var least float64
 	var seed uint64
@@ -34,7 +36,8 @@ All series of an experiment together show a change where there is none with a
 chance of at most 5 %.`,
 		Example: `  kubedyno history runs/
   kubedyno history runs/ --indicator cpu.etcd,cpu.kube-apiserver
-  kubedyno history runs/ --indicator all -o json`,
+  kubedyno history runs/ --indicator all -o json
+  kubedyno history runs/ -o html --out history.html`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				return Misusef("%s needs recordings, or a folder of them", cmd.CommandPath())
@@ -42,7 +45,10 @@ chance of at most 5 %.`,
 			return nil
 		},
 		RunE: func(_ *cobra.Command, args []string) error {
-			if err := checkFormat(format, "text", "json", "csv"); err != nil {
+			if err := checkFormat(format, "text", "json", "csv", "html"); err != nil {
+				return err
+			}
+			if err := htmlOut(format, out); err != nil {
 				return err
 			}
 			if least < 0 {
@@ -79,6 +85,8 @@ chance of at most 5 %.`,
 				e := json.NewEncoder(env.Stdout)
 				e.SetIndent("", "  ")
 				return e.Encode(h)
+			case "html":
+				return writePage(env, out, func(w io.Writer, o report.RenderOptions) error { return report.RenderHistory(w, h, o) })
 			case "csv":
 				return historyTable(h).print(env, format, 0)
 			}
@@ -89,8 +97,10 @@ chance of at most 5 %.`,
 	cmd.Flags().StringSliceVar(&indicators, "indicator", headlines, "indicators to print, by their names in 'compare -o json', or all")
 	cmd.Flags().Float64Var(&least, "least", 5, "smallest change in % that is told")
 	cmd.Flags().Uint64Var(&seed, "seed", 0, "seed of the permutations that test a change")
-	cmd.Flags().StringVarP(&format, "output", "o", "text", "text, json or csv (a row a run and indicator)")
-	completeFormats(cmd, "text", "json", "csv")
+	cmd.Flags().StringVarP(&format, "output", "o", "text", "text, json, csv (a row a run and indicator) or html (one page, to --out)")
+	cmd.Flags().StringVar(&out, "out", "", "`file` to write the page to")
+	completeFormats(cmd, "text", "json", "csv", "html")
+	_ = cmd.MarkFlagFilename("out", "html")
 	return cmd
 }
 

@@ -3,6 +3,7 @@ package cli
 import (
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -106,8 +107,7 @@ of one run. Without --out they go to stdout.`,
 	return cmd
 }
 
-// writeReport renders recordings and proofs into one file, which appears whole
-// or not at all.
+// writeReport renders recordings and proofs into one file.
 func writeReport(env *Env, args []string, out string) error {
 	var inputs []report.Input
 	seen := map[string]bool{}
@@ -163,12 +163,28 @@ func writeReport(env *Env, args []string, out string) error {
 			rest = rest[1:]
 		}
 	}
+	return writePage(env, out, func(w io.Writer, o report.RenderOptions) error { return report.Render(w, inputs, o) })
+}
+
+// htmlOut holds a page to a file, and files to pages.
+func htmlOut(format, out string) error {
+	switch {
+	case format == "html" && out == "":
+		return Misusef("name the file to write with --out FILE.html")
+	case format != "html" && out != "":
+		return Misusef("--out takes the page of -o html; redirect %s instead", format)
+	}
+	return nil
+}
+
+// writePage writes a page to a file, which appears whole or not at all.
+func writePage(env *Env, out string, render func(io.Writer, report.RenderOptions) error) error {
 	tmp, err := os.CreateTemp(filepath.Dir(out), ".report-*")
 	if err != nil {
 		return fmt.Errorf("write report: %w", err)
 	}
 	defer os.Remove(tmp.Name())
-	err = report.Render(tmp, inputs, report.RenderOptions{Tool: Version(), Now: env.Now()})
+	err = render(tmp, report.RenderOptions{Tool: Version(), Now: env.Now()})
 	if err = errors.Join(err, tmp.Chmod(0o644), tmp.Close()); err != nil {
 		return fmt.Errorf("write report %s: %w", out, err)
 	}

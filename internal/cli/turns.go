@@ -113,8 +113,9 @@ type turnsFlags struct {
 	baseVariant, headVariant string
 }
 
-// register adds --run and what goes with it to a command about recordings.
-func (f *turnsFlags) register(cmd *cobra.Command) {
+// register adds --run and what goes with it to a command about recordings. Without
+// --run, a page is written to --out by a command that has one.
+func (f *turnsFlags) register(cmd *cobra.Command, page bool) {
 	of := map[string]bool{}
 	cmd.Flags().VisitAll(func(flag *pflag.Flag) { of[flag.Name] = true })
 	f.seriesFlags.register(cmd)
@@ -132,6 +133,10 @@ func (f *turnsFlags) register(cmd *cobra.Command) {
 			flag.Usage = "with --run: " + flag.Usage
 		}
 	})
+	if page {
+		ours = slices.DeleteFunc(ours, func(name string) bool { return name == "out" })
+		fs.Lookup("out").Usage += "; with -o html: `file` to write the page to"
+	}
 	fs.BoolVar(&f.run, "run", false, "run two sides in turns: EXPERIMENT with settings of each, or that of the base and that of the head")
 	recordings := cmd.Args
 	cmd.Args = func(cmd *cobra.Command, args []string) error {
@@ -148,6 +153,17 @@ func (f *turnsFlags) register(cmd *cobra.Command) {
 		}
 		return recordings(cmd, args)
 	}
+}
+
+// checkPage checks what --out stands for.
+func (f *turnsFlags) checkPage(format string) error {
+	if !f.run {
+		return htmlOut(format, f.out)
+	}
+	if format == "html" {
+		return Misusef("-o html: with --run, --out is the folder of the recordings; afterwards: kubedyno compare OUT/%s %s OUT/%s -o html --out FILE.html", baseSide, versus, headSide)
+	}
+	return nil
 }
 
 // sides are what is run.

@@ -7,11 +7,7 @@ import (
 )
 
 func TestTypesAreFresh(t *testing.T) {
-	src, err := os.ReadFile("../page.go")
-	if err != nil {
-		t.Fatal(err)
-	}
-	want, err := typescript(src)
+	want, err := typescript("../page.go", "../served.go")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -100,9 +100,15 @@ export function differenceColour(x: number): Colour {
 }
 export const differenceSteps: readonly Colour[] = [...less.toReversed(), unchanged, ...more]
 
+const heats: Colour[] = [['#dbe7f4', '#1f3247'], ['#b3cdea', '#29486b'], ['#7fabd9', '#366797'], ['#4a86c5', '#4f8fce'], ['#285f9f', '#82b7ee'], ['#14375f', '#c9e2fb']]
+/** From few to many, 0 to 1; the steps differ in lightness. */
+export const heatColour = (x: number): Colour => heats[Math.min(heats.length - 1, Math.max(0, Math.floor(x * heats.length)))]!
+
 const clients: Colour[] = [
   ['#d9730d', '#f0a544'], ['#2f6db5', '#5b9be0'], ['#7a6bb8', '#a99be6'], ['#7d8f2f', '#b3c65a'], ['#b0503a', '#e58a72'], ['#3f8fa3', '#6cc3d8'],
 ]
+/** A colour for the i-th of lines that have no colour of their own. */
+export const lineColour = (i: number): Colour => [...clients, ...rounds.slice(3), ...spare.slice(1)][i % (clients.length + rounds.length - 3 + spare.length - 1)]!
 export const otherClients = components['other']!
 /** A client's colour: its component's where it is one, else the next. */
 export function clientColour(agent: string, next: () => number): Colour {

@@ -36,7 +36,8 @@ const round = (name: string, rate: number, seconds: number): Round => ({
   tracks: { start: -1, step: 1, disk: [], requests: [], spikes: [], rhythms: [] },
   functions: [{ component: 'etcd', cpuSeconds: 1, seconds: 3, phase: 'load', rows: [{ name: 'a', self: 0.5, cum: 0.6, perMs: 1 }, { name: 'b', self: 0.2, cum: 0.9, perMs: null }] }],
   flames: { names: [], classes: [], class: [], notes: [], trees: [] },
-  pods: { names: [], nodes: [], node: [], asked: [], created: [], bound: [], running: [], left: 0 }, logs: [],
+  pods: { names: [], nodes: [], node: [], asked: [], created: [], bound: [], running: [], left: 0 }, logs: [], use: [], heat: { start: 0, step: 1, steps: 0, edges: [], maps: [] },
+  claims: { names: [], class: [], created: [], provisioned: [], bound: [], attached: [], running: [], left: 0, steps: [] },
   harness: { measured: true, cpuSeconds: 1, perPodMs: 2, share: 0.2 }, leftOut: ['images'], warnings: [], gaps: [],
 })
 
@@ -97,7 +98,7 @@ test('evidence has its place on the page', () => {
     ['busy', 'profiles: kube-apiserver'], ['rate', 'requests: WATCH pods'], ['wait', 'rest_client_rate_limiter_duration_seconds_sum{component="kube-controller-manager"}'],
     ['config', 'kube-controller-manager --kube-api-qps'], ['busy', 'etcd_disk_wal_fsync_duration_seconds_sum{component="etcd"}'], ['busy', 'machine, pods'],
     ['rate', 'apiserver_watch_events_total{resource="pods"}'], ['pattern', 'logs'], ['rate', 'unheard of'],
-  ].map(([kind, ref]) => placeOf(kind!, ref!)), ['flame', 'requests', 'waiting', 'conditions', 'time', 'time', 'requests', 'logs', 'time'])
+  ].map(([kind, ref]) => placeOf(kind!, ref!)), ['flame', 'requests', 'waiting', 'conditions', 'disk', 'time', 'requests', 'logs', 'time'])
 })
 
 test('numbers', () => {

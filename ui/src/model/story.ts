@@ -56,7 +56,8 @@ const places: [RegExp, string][] = [
   [/^(pods|operations)\b/, 'pods'],
   [/^(logs?|events?)\b/, 'logs'],
   [/^stages?\b|^workqueue_|^scheduler_|rate_limiter/, 'waiting'],
-  [/^(processes|machine|cores|disks|blockio|syncs|exits)\b|^etcd_disk|^process_|^go_|fsync/, 'time'],
+  [/^(blockio|syncs)\b|^etcd_disk|fsync/, 'disk'],
+  [/^(processes|machine|cores|disks|exits)\b|^process_|^go_/, 'time'],
   [/^requests?\b|^apiserver_|^etcd_requests|^rest_client|admission|webhook/, 'requests'],
 ]
 

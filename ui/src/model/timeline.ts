@@ -121,6 +121,11 @@ export function requestRows(t: Tracks, range: Range | null): RequestRow[] {
   return rows.filter((r) => r.count > 0).sort((a, b) => b.seconds - a.seconds || b.count - a.count)
 }
 
+/** Requests to the API server in a range, watches apart: those last. */
+export function requestsIn(t: Tracks, range: Range): number {
+  return requestRows(t, range).reduce((sum, r) => sum + (r.long ? 0 : r.count), 0)
+}
+
 /** The steps that a range covers, rounded to whole ones, one at least. */
 function steps(t: Tracks, [from, to]: Range): [number, number] {
   const a = Math.max(0, Math.round((from - t.start) / t.step))

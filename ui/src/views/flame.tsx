@@ -9,9 +9,13 @@ import {
 } from '../model/flame/tree.ts'
 import { componentColour, differenceColour, differenceSteps, inkOn, kindColour, packageColour, unchanged, workKind, workKinds } from '../model/colour.ts'
 import { reached } from '../model/chart.ts'
+import { requestsIn } from '../model/timeline.ts'
 import { duration, num, percent, splitFunction } from '../model/format.ts'
+import { numbers } from '../model/address.ts'
+import { count, flag, oneOf, text as words, useKept, type Code } from './address.ts'
+import { CallGraph } from './callgraph.tsx'
 import { Swatch } from './chart.tsx'
-import { FlameCanvas, rowHeight, type Control } from './flamecanvas.tsx'
+import { draw, FlameCanvas, rowHeight, type Control } from './flamecanvas.tsx'
 import { useColour, useDark } from './theme.ts'
 
 interface Props {
@@ -20,6 +24,8 @@ interface Props {
   ranges: readonly (Range | null)[]
   /** A function that a reader asked for elsewhere on the page. */
   asked: Asked | null
+  /** The last round against the first, to begin with. */
+  diff: boolean
 }
 
 export interface Asked { component: string; function: string }
@@ -35,24 +41,31 @@ interface Origin {
   label: string
 }
 
+const editsCode: Code<Edits> = {
+  to: (e) => [numbers.to(e.hide), numbers.to(e.focus), numbers.to(e.drop), e.recursion ? 'r' : ''].join('-'),
+  from: (s) => { const [hide = '', focus = '', drop = '', r] = s.split('-'); return { hide: numbers.from(hide), focus: numbers.from(focus), drop: numbers.from(drop), recursion: r === 'r' } },
+}
+
 type Shape = 'down' | 'bottom' | 'sandwich'
 
-export function FlameGraph({ rounds, ranges, asked }: Props) {
+export function FlameGraph({ rounds, ranges, asked, diff }: Props) {
   const dark = useDark()
   const colour = useColour()
   const symbols = useMemo(() => new Symbols(), [rounds])
   const origins = useMemo(() => originsOf(rounds, symbols), [rounds, symbols])
-  const [picked, pick] = useState('')
-  const [other, setOther] = useState('')
-  const [shape, setShape] = useState<Shape>('down')
-  const [centre, setCentre] = useState(-1)
-  const [up, setUp] = useState(false)
-  const [edits, setEdits] = useState<Edits>(noEdits)
-  const [text, setText] = useState('')
-  const [by, setBy] = useState<By>('share')
-  const [width, setWidth] = useState<Width>('both')
-  const [paint, setPaint] = useState<'kind' | 'package'>('kind')
-  const [asTable, setAsTable] = useState(false)
+  const [picked, pick] = useKept('stacks', () => (diff ? origins.findLast((o) => o.source === origins.findLast((x) => x.source.flame.source === 'stacks' && x.component === '')?.source && o.component === '') : undefined)?.key ?? '', words)
+  const [other, setOther] = useKept('vs', () => (diff ? origins.find((o) => o.round === 0 && o.source.flame.source === 'stacks' && o.component === '') : undefined)?.key ?? '', words)
+  const [shape, setShape] = useKept<Shape>('shape', 'down', oneOf('down', 'bottom', 'sandwich'))
+  const [centre, setCentre] = useKept('centre', -1, count)
+  const [up, setUp] = useKept('up', false, flag)
+  const [edits, setEdits] = useKept<Edits>('edits', noEdits, editsCode)
+  const [text, setText] = useKept('q', '', words)
+  const [by, setBy] = useKept<By>('by', 'share', oneOf('share', 'absolute', 'pod', 'request'))
+  const [width, setWidth] = useKept<Width>('width', 'both', oneOf('both', 'before', 'after'))
+  const [paint, setPaint] = useKept<'kind' | 'package'>('colour', 'kind', oneOf('kind', 'package'))
+  const [asTable, setAsTable] = useKept('table', false, flag)
+  const [asGraph, setAsGraph] = useKept('graph', false, flag)
+  const [zoom, setZoom] = useKept<readonly number[]>('zoom', [], numbers)
   const [at, setAt] = useState<{ tree: Tree; frame: number } | null>(null)
   const field = useRef<HTMLInputElement>(null)
   const main = useRef<Control | null>(null)
@@ -60,8 +73,13 @@ export function FlameGraph({ rounds, ranges, asked }: Props) {
 
   useEffect(() => {
     if (!asked) return
-    const own = origins.find((o) => o.component === asked.component && o.source.flame.source === 'pprof') ?? origins.find((o) => o.component === asked.component)
-    if (own) pick(own.key)
+    // Of a comparison the candidate's, against the baseline's.
+    const mine = origins.filter((o) => o.component === asked.component && (!diff || o.round === rounds.length - 1))
+    const own = mine.find((o) => o.source.flame.source === 'pprof') ?? mine[0]
+    if (own) {
+      pick(own.key)
+      if (diff) setOther(origins.find((o) => o.round === 0 && o.component === own.component && o.source.flame.source === own.source.flame.source)?.key ?? '')
+    }
     setShape('down')
     setText(exactly(asked.function))
     requestAnimationFrame(() => requestAnimationFrame(() => main.current?.match(1)))
@@ -72,7 +90,7 @@ export function FlameGraph({ rounds, ranges, asked }: Props) {
   const sides = useMemo(() => (origin ? [...(before ? [before] : []), origin].map((o) => sideOf(o, rounds, ranges, symbols)) : []), [origin, before, rounds, ranges, symbols])
   const tree = useMemo(() => fold(sides, edits, symbols.names.length), [sides, edits, symbols])
   const facts = sides.map((s, i): SideFacts & { seconds: number; label: string } => ({
-    unit: s.source.flame.unit, total: tree.total[i]![0]!, pods: s.pods, seconds: s.seconds,
+    unit: s.source.flame.unit, total: tree.total[i]![0]!, pods: s.pods, requests: s.requests, seconds: s.seconds,
     label: before && before.round !== origin?.round && s === sides.at(-1) ? `${rounds[origin!.round]!.name}: ${s.label}` : s.label,
   }))
   const ks = before ? scale(by, facts[0]!, facts[1]!) : null
@@ -128,10 +146,11 @@ export function FlameGraph({ rounds, ranges, asked }: Props) {
       case 'x': edit('drop', name); break
       case 'r': setEdits({ ...edits, recursion: !edits.recursion }); break
       case 'u': setEdits(noEdits); setShape('down'); break
-      case 'd': if (before) setBy(by === 'share' ? 'absolute' : by === 'absolute' ? 'pod' : 'share'); break
+      case 'd': if (before) setBy(by === 'share' ? 'absolute' : by === 'absolute' ? 'pod' : by === 'pod' ? 'request' : 'share'); break
       case 'e': if (before) setWidth(width === 'both' ? 'after' : width === 'after' ? 'before' : 'both'); break
       case 'c': setPaint(paint === 'kind' ? 'package' : 'kind'); break
       case 't': setAsTable(!asTable); break
+      case 'g': setAsGraph(!asGraph); break
       default: return false
     }
     return true
@@ -149,6 +168,25 @@ export function FlameGraph({ rounds, ranges, asked }: Props) {
         fill: f < 0 ? '#8888' : fill(f), ink: f < 0 ? '#000' : inkOn(fill(f)),
       })))
       download('flame.svg', 'image/svg+xml', svg(list, w, boxes.length, rowHeight, title, dark ? '#14181d' : '#ffffff', dark ? '#f2f5f8' : '#14181d'))
+    },
+    png: () => {
+      const { rows: boxes, width: w } = main.current!.rows()
+      // Browsers refuse canvases that are higher.
+      const all = boxes.slice(0, Math.floor(16000 / rowHeight))
+      const el = document.createElement('canvas')
+      el.width = 2 * w
+      el.height = 2 * all.length * rowHeight
+      const ctx = el.getContext('2d')!
+      const paper = dark ? '#14181d' : '#ffffff'
+      ctx.scale(2, 2)
+      draw(ctx, {
+        rows: all, width: w, height: all.length * rowHeight, top: 0, up, fill: fillOf(shownTree), text: label(shownTree), selected: -1, over: -1, found: found[0]?.hit ?? null,
+        ink: dark ? '#f2f5f8' : '#14181d', paper, muted: dark ? '#9aa4b0' : '#5c6670', accent: paper, match: dark ? '#ffd34d' : '#b3261e',
+      })
+      ctx.globalCompositeOperation = 'destination-over'
+      ctx.fillStyle = paper
+      ctx.fillRect(0, 0, w, all.length * rowHeight)
+      el.toBlob((b) => { if (b) download('flame.png', 'image/png', b) })
     },
     folded: () => download('stacks.folded', 'text/plain', folded(tree, symbols)),
     speedscope: () => download('stacks.speedscope.json', 'application/json',
@@ -185,12 +223,13 @@ export function FlameGraph({ rounds, ranges, asked }: Props) {
         <Choice label="Direction" value={up ? 'up' : 'down'} set={(s) => setUp(s === 'up')} options={[['down', 'icicle'], ['up', 'flame']]} />
         {before ? (
           <>
-            <Choice label="Differ by" value={by} set={setBy} options={[['share', 'share'], ['absolute', 'CPU-s'], ['pod', 'per pod']]} />
+            <Choice label="Differ by" value={by} set={setBy} options={[['share', 'share'], ['absolute', 'CPU-s'], ['pod', 'per pod'], ['request', 'per request']]} />
             <Choice label="Widths" value={width} set={setWidth} options={[['both', 'both'], ['after', 'after'], ['before', 'before']]} />
           </>
         ) : <Choice label="Colour" value={paint} set={setPaint} options={[['kind', 'work'], ['package', 'package']]} />}
         <button type="button" class="switch" aria-pressed={edits.recursion} onClick={() => setEdits({ ...edits, recursion: !edits.recursion })}>collapse recursion</button>
         <button type="button" class="switch" aria-pressed={asTable} onClick={() => setAsTable(!asTable)}>table</button>
+        <button type="button" class="switch" aria-pressed={asGraph} onClick={() => setAsGraph(!asGraph)}>call graph</button>
         <span class="save">Save {Object.entries(save).map(([name, f]) => <button type="button" key={name} onClick={f}>{name}</button>)}</span>
       </div>
       <p class="flamehead">
@@ -207,15 +246,16 @@ export function FlameGraph({ rounds, ranges, asked }: Props) {
         </>
       )}
       <FlameCanvas key="main" tree={shownTree} weight={weights[0]!} up={up && shape !== 'sandwich'} label={`Flame graph of ${title}; the table holds the same data`} fill={fillOf(shownTree)} text={label(shownTree)}
-        found={found[0]!} onFrame={(frame) => setAt({ tree: shownTree, frame })} onKey={onKey(shownTree)} control={main} />
+        found={found[0]!} onFrame={(frame) => setAt({ tree: shownTree, frame })} onKey={onKey(shownTree)} control={main} zoom={zoom} onZoom={setZoom} />
       <Details tree={now.tree} frame={now.frame} facts={facts} symbols={symbols}
         actions={nowName >= 0 ? [['sandwich', 's', () => turn(nowName)], ['hide', 'h', () => edit('hide', nowName)], ['only with it', 'f', () => edit('focus', nowName)], ['without it', 'x', () => edit('drop', nowName)]] : []} />
       {before ? (
         <p class="note"><span class="ramp" aria-hidden="true">{differenceSteps.map((c, i) => <i key={i} style={{ background: colour(c) }} />)}</span>{' '}
-          Blue is less, orange more, {by === 'share' ? 'as a part of the whole' : by === 'absolute' ? 'in CPU-seconds' : 'per pod'}{ks ? '' : ': cannot be said, because no pod ran on one side'}; grey: the samples’ own chance can be the reason (below 3 standard deviations).
+          Blue is less, orange more, {by === 'share' ? 'as a part of the whole' : by === 'absolute' ? 'in CPU-seconds' : by === 'pod' ? 'per pod' : 'per request to the API server'}{ks ? '' : ': cannot be said, because there was none on one side'}; grey: the samples’ own chance can be the reason (below 3 standard deviations).
           How much one run differs from the next is not in that. With widths of both, frames that vanished and new ones keep theirs.</p>
       ) : paint === 'kind' && <p class="note kinds">{workKinds.map((k) => <span key={k}><Swatch colour={colour(kindColour(k))} /> {k}</span>)}</p>}
-      <p class="note" id="flame-keys">Click or Enter zooms, 0 shows all, arrows walk. / searches, n and N go to the next and previous match, s turns to callers and callees, h hides a function, f keeps only stacks with it, x those without, r collapses recursion, b bottom up, i icicle or flame, c colours, t table, u undoes all{before && ', d what is compared, e whose widths'}.</p>
+      <p class="note" id="flame-keys">Click or Enter zooms, 0 shows all, arrows walk. / searches, n and N go to the next and previous match, s turns to callers and callees, h hides a function, f keeps only stacks with it, x those without, r collapses recursion, b bottom up, i icicle or flame, c colours, t table, g call graph, u undoes all{before && ', d what is compared, e whose widths'}.</p>
+      {asGraph && <CallGraph tree={tree} facts={facts.at(-1)!} symbols={symbols} fill={(name) => colour(nameColour(symbols, name, paint))} onPick={turn} />}
       {asTable && <FunctionTable rows={rows} facts={facts} symbols={symbols} matches={matches} onPick={turn} />}
     </div>
   )
@@ -271,7 +311,7 @@ function groups(all: readonly Origin[], rounds: readonly Round[]): [string, Orig
   return rounds.map((r, i): [string, Origin[]] => [r.name, all.filter((o) => o.round === i)]).filter(([, l]) => l.length > 0)
 }
 
-function sideOf(o: Origin, rounds: readonly Round[], ranges: Props['ranges'], symbols: Symbols): Side & { pods: number; seconds: number; label: string } {
+function sideOf(o: Origin, rounds: readonly Round[], ranges: Props['ranges'], symbols: Symbols): Side & { pods: number; requests: number; seconds: number; label: string } {
   const f = o.source.flame
   const range = f.step > 0 ? ranges[o.round] ?? null : null
   const below = f.source === 'stacks' && o.component ? symbols.find(o.component) : undefined
@@ -280,23 +320,29 @@ function sideOf(o: Origin, rounds: readonly Round[], ranges: Props['ranges'], sy
   let seconds = f.to - f.from
   let label = o.label
   let ran = f.pods
+  const tracks = rounds[o.round]!.tracks
+  let asked = requestsIn(tracks, [f.from, f.to])
   if (range) {
     const [from, to] = rounded(o.source, range)
     if (o.rest) {
       self = o.source.self.map((x, i) => x - self[i]!)
       seconds -= to - from
       ran = f.pods - pods
+      asked -= requestsIn(tracks, [from, to])
     } else {
       label += `, ${num(from)}–${num(to)} s`
       seconds = to - from
       ran = pods
+      asked = requestsIn(tracks, [from, to])
     }
   }
-  return { source: o.source, self, ...(below === undefined ? {} : { below }), pods: ran, seconds, label }
+  return { source: o.source, self, ...(below === undefined ? {} : { below }), pods: ran, requests: Math.max(0, asked), seconds, label }
 }
 
 const amount = (weight: number, s: SideFacts): string =>
   `${num(weight * s.unit)} CPU-s (${percent(s.total > 0 ? weight / s.total : 0)})`
+
+const perRequest = (weight: number, s: SideFacts): string => `${num((1e6 * weight * s.unit) / s.requests)} µs`
 
 const perPod = (weight: number, s: SideFacts): string => (s.pods > 0 ? `${num((1000 * weight * s.unit) / s.pods)} ms` : '–')
 
@@ -317,15 +363,15 @@ function Details({ tree, frame, facts, symbols, actions }: DetailsProps) {
   const name = tree.name[frame]!
   const [path, rest] = splitFunction(symbols.name(name))
   const note = symbols.notes.get(name)
-  const ks = facts.length > 1 ? (['share', 'absolute', 'pod'] as const).map((b) => [b, scale(b, facts[0]!, facts[1]!)] as const) : []
+  const ks = facts.length > 1 ? (['share', 'absolute', 'pod', 'request'] as const).map((b) => [b, scale(b, facts[0]!, facts[1]!)] as const) : []
   return (
     <div class="details">
       <p class="framename" aria-live="polite"><code><span class="path">{path}</span>{rest}</code>{name >= 0 && symbols.classes[name] && <span class="tag">{symbols.classes[name]}</span>}
         {actions.map(([label, key, f]) => <button type="button" key={label} onClick={f} title={`key ${key}`}>{label}</button>)}</p>
       <p class="small">{facts.map((s, i) => (
-        <span key={i}>{i > 0 && ' → '}<b>total</b> {amount(tree.total[i]![frame]!, s)} · <b>self</b> {amount(tree.self[i]![frame]!, s)}{s.pods > 0 && <> · {perPod(tree.total[i]![frame]!, s)} a pod</>}</span>
+        <span key={i}>{i > 0 && ' → '}<b>total</b> {amount(tree.total[i]![frame]!, s)} · <b>self</b> {amount(tree.self[i]![frame]!, s)}{s.pods > 0 && <> · {perPod(tree.total[i]![frame]!, s)} a pod</>}{s.requests > 0 && <> · {perRequest(tree.total[i]![frame]!, s)} a request</>}</span>
       ))}
-        {ks.map(([b, k]) => <span key={b}> · {b === 'share' ? 'share' : b === 'absolute' ? 'CPU-s' : 'per pod'} {verdict(tree, frame, k)}</span>)}
+        {ks.map(([b, k]) => <span key={b}> · {b === 'share' ? 'share' : b === 'absolute' ? 'CPU-s' : b === 'pod' ? 'per pod' : 'per request'} {verdict(tree, frame, k)}</span>)}
       </p>
       <p class="small why">{note}</p>
     </div>
@@ -401,7 +447,7 @@ function FunctionTable({ rows, facts, symbols, matches, onPick }: { rows: readon
   )
 }
 
-function download(name: string, type: string, content: string | Uint8Array): void {
+function download(name: string, type: string, content: string | Uint8Array | Blob): void {
   const url = URL.createObjectURL(new Blob([content as BlobPart], { type }))
   const a = document.createElement('a')
   a.href = url

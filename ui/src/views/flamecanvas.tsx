@@ -32,15 +32,22 @@ interface Props {
   onFrame: (frame: number) => void
   onKey: (key: string, frame: number) => boolean
   control: RefObject<Control | null>
+  /** The names from the outermost frame to the one that is zoomed to, to begin with, and who is told of others. */
+  zoom?: readonly number[]
+  onZoom?: (names: readonly number[]) => void
 }
 
-export function FlameCanvas({ tree, weight, up, label, fill, text, found, onFrame, onKey, control }: Props) {
+export function FlameCanvas({ tree, weight, up, label, fill, text, found, onFrame, onKey, control, zoom: begin, onZoom }: Props) {
   const dark = useDark()
   const scroller = useRef<HTMLDivElement>(null)
   const canvas = useRef<HTMLCanvasElement>(null)
   const [width, setWidth] = useState(0)
-  const [zoomed, setZoom] = useState(0)
-  const [picked, setPicked] = useState(0)
+  const [zoomed, zoomTo] = useState(() => (begin ? descend(tree, begin) : 0))
+  const [picked, setPicked] = useState(zoomed)
+  const setZoom = (frame: number) => {
+    zoomTo(frame)
+    onZoom?.(path(tree, frame).map((f) => tree.name[f]!).filter((n) => n >= 0))
+  }
   const over = useRef(-1)
   const before = useRef(tree)
   // What stood in the tree before is looked for in the new one.
@@ -50,7 +57,7 @@ export function FlameCanvas({ tree, weight, up, label, fill, text, found, onFram
     zoom = locate(before.current, zoomed, tree)
     selected = locate(before.current, picked, tree)
     before.current = tree
-    setZoom(zoom)
+    zoomTo(zoom)
     setPicked(selected)
   }
   const c = useMemo(() => order(tree, weight), [tree, weight])
@@ -158,12 +165,16 @@ export function FlameCanvas({ tree, weight, up, label, fill, text, found, onFram
 }
 
 /** The frame of another tree with the same stack, or as much of it as there is. */
-function locate(from: Tree, frame: number, to: Tree): number {
+const locate = (from: Tree, frame: number, to: Tree): number =>
+  descend(to, frame < from.name.length ? path(from, frame).map((f) => from.name[f]!) : [])
+
+/** The frame below which these names lead, or as much of the way as there is. */
+function descend(t: Tree, names: readonly number[]): number {
   let at = 0
-  for (const f of frame < from.name.length ? path(from, frame) : []) {
-    const name = from.name[f]!
+  for (const name of names) {
+    if (name < 0) continue
     let next = -1
-    for (let i = at + 1; i < to.name.length; i++) if (to.parent[i] === at && to.name[i] === name) { next = i; break }
+    for (let i = at + 1; i < t.name.length; i++) if (t.parent[i] === at && t.name[i] === name) { next = i; break }
     if (next < 0) break
     at = next
   }

@@ -5,6 +5,7 @@ import { logRows } from '../model/pods.ts'
 import { pattern, type Range } from '../model/flame/tree.ts'
 import { num, value } from '../model/format.ts'
 import { componentColour } from '../model/colour.ts'
+import { flag, text as words, useKept } from './address.ts'
 import { Swatch } from './chart.tsx'
 import { useColour } from './theme.ts'
 
@@ -16,8 +17,8 @@ export function Logs({ rounds, ranges }: { rounds: readonly Round[]; ranges: rea
   const at = Math.min(picked, rounds.length - 1)
   const r = rounds[at]
   const range = ranges[at] ?? null
-  const [text, setText] = useState('')
-  const [loud, setLoud] = useState(false)
+  const [text, setText] = useKept('lq', '', words)
+  const [loud, setLoud] = useKept('loud', false, flag)
   const [all, setAll] = useState(false)
   const colour = useColour()
   const rows = useMemo(() => (r ? logRows(r.logs, range) : []), [r, range])

@@ -2,45 +2,77 @@
 import { useMemo, useState } from 'preact/hooks'
 import type { Page, Round } from '../recording.ts'
 import { raceChart } from '../model/chart.ts'
-import { stageRange } from '../model/timeline.ts'
+import { stageRange, tidy, whole } from '../model/timeline.ts'
+import { ranges as inAddress } from '../model/address.ts'
 import type { Range } from '../model/flame/tree.ts'
 import { moment, percent, value } from '../model/format.ts'
+import { goTo, useKept, useSections } from './address.ts'
 import { Chart } from './chart.tsx'
 import { FlameGraph, type Asked } from './flame.tsx'
 import { Functions } from './functions.tsx'
 import { Conclusions, Story } from './story.tsx'
 import { Logs } from './logs.tsx'
 import { Pods } from './pods.tsx'
+import { BlockIO, Claims, Use } from './resources.tsx'
 import { Requests } from './requests.tsx'
 import { Timeline } from './timeline.tsx'
 import { Indicators, Latencies, Stages } from './tables.tsx'
 import { Conditions } from './conditions.tsx'
+import { HistoryView } from './history.tsx'
+import { Query } from './query.tsx'
+import { SeveralRuns } from './several.tsx'
 
 export function PageView({ page }: { page: Page }) {
+  return page.rounds.length > 0 ? <Report page={page} /> : <History page={page} />
+}
+
+function History({ page }: { page: Page }) {
+  return (
+    <>
+      <header>
+        <div class="bar"><span class="brand">kubedyno</span>{page.served.length > 0 && <nav aria-label="Back"><a href="/">all recordings</a></nav>}</div>
+        <p class="kicker">{page.title}</p>
+        <h1>{page.verdict}</h1>
+      </header>
+      <main><HistoryView trends={page.history} leftOut={page.leftOut} /></main>
+      <Foot page={page} />
+    </>
+  )
+}
+
+function Foot({ page }: { page: Page }) {
+  return <footer>kubedyno {page.tool} · rendered {moment(page.generated)}{page.served.length === 0 && ' · this file holds all its data and asks no network for anything'}</footer>
+}
+
+function Report({ page }: { page: Page }) {
   // Doses stand beside the round that they speak for; they are no step of the story.
   const rounds = useMemo(() => { const r = page.rounds.filter((x) => !x.dose); return r.length ? r : page.rounds }, [page])
   const several = rounds.length > 1
-  const [ranges, setRanges] = useState<readonly (Range | null)[]>(() => rounds.map(() => null))
-  const select = (i: number, range: Range | null) => setRanges((all) => all.map((r, j) => (j === i ? range : r)))
+  useSections()
+  const [chosen, setRanges] = useKept<readonly (Range | null)[]>('sel', () => rounds.map(() => null), inAddress)
+  const ranges = useMemo(() => rounds.map((r, i) => { const x = chosen[i]; return x ? tidy(x, whole(r)) : null }), [rounds, chosen])
+  const select = (i: number, range: Range | null) => setRanges((all) => rounds.map((_, j) => (j === i ? range : all[j] ?? null)))
   const showStage = (r: Round, stage: string) => {
     select(rounds.indexOf(r), stageRange(r, stage))
-    document.getElementById('time')?.scrollIntoView()
+    goTo('time')
   }
   const [asked, setAsked] = useState<Asked | null>(null)
   const ask = (a: Asked) => {
     setAsked({ ...a }) // the same one again is asked anew
-    document.getElementById('flame')?.scrollIntoView()
+    goTo('flame')
   }
   const base = rounds[0]
-  const parts = [
-    ['story', 'Story'], ['why', 'Findings'], ['waiting', 'Waiting'], ['time', 'Over time'],
-    ['flame', 'Flame graph'], ['requests', 'Requests'], ['pods', 'Pods'], ['latency', 'Latencies'], ['logs', 'Logs'], ['functions', 'Functions'], ['conditions', 'Conditions'],
-  ] as const
+  const served = page.served.length > 0
+  const parts: readonly (readonly [string, string])[] = [
+    ['story', 'Story'], ...(page.several ? [['difference', 'Difference'] as const] : []), ['why', 'Findings'], ['waiting', 'Waiting'], ['time', 'Over time'],
+    ['flame', 'Flame graph'], ['requests', 'Requests'], ['pods', 'Pods'], ...(rounds.some((r) => r.claims.names.length > 0) ? [['claims', 'Claims'] as const] : []), ['latency', 'Latencies'], ['use', 'Resources'], ['disk', 'Disk'], ['logs', 'Logs'], ['functions', 'Functions'], ...(served ? [['metrics', 'Metrics'] as const] : []), ['conditions', 'Conditions'],
+  ]
   return (
     <>
       <header>
         <div class="bar">
           <span class="brand">kubedyno</span>
+          {served && <a href="/">all recordings</a>}
           <nav aria-label="Sections">{parts.map(([id, name]) => <a key={id} href={`#${id}`}>{name}</a>)}</nav>
         </div>
         <p class="kicker">{page.title}{base && <> · {moment(base.recording.started)}</>}</p>
@@ -58,20 +90,23 @@ export function PageView({ page }: { page: Page }) {
             <Indicators rounds={rounds} />
           </div>
         </section>
+        {page.several && <section id="difference"><h2>What differs</h2><SeveralRuns s={page.several} onFunction={ask} /></section>}
         <section id="why"><h2>What it rests on</h2><Conclusions rounds={rounds} onStage={showStage} onFunction={ask} /></section>
         <section id="waiting"><h2>Where pods waited</h2><Stages rounds={rounds} /></section>
         <section id="time"><Timeline rounds={rounds} ranges={ranges} onRange={select} /></section>
-        <section id="flame"><h2>Which code used the CPU</h2><FlameGraph rounds={rounds} ranges={ranges} asked={asked} /></section>
+        <section id="flame"><h2>Which code used the CPU</h2><FlameGraph rounds={rounds} ranges={ranges} asked={asked} diff={page.several !== null} /></section>
         <section id="requests"><h2>Who asked for what</h2><Requests rounds={rounds} ranges={ranges} /></section>
         <section id="pods"><h2>The slowest pods</h2><Pods rounds={rounds} ranges={ranges} /></section>
+        {rounds.some((r) => r.claims.names.length > 0) && <section id="claims"><h2>Volumes</h2><Claims rounds={rounds} ranges={ranges} /></section>}
         <section id="latency"><h2>Latencies of all pods</h2><Latencies rounds={rounds} /></section>
+        <section id="use"><h2>How busy resources were</h2><Use rounds={rounds} ranges={ranges} /></section>
+        <section id="disk"><h2>How long the disk took</h2><BlockIO rounds={rounds} ranges={ranges} onRange={select} /></section>
         <section id="logs"><h2>What the logs say</h2><Logs rounds={rounds} ranges={ranges} /></section>
         <section id="functions"><h2>Where the CPU went</h2><Functions rounds={rounds} onFunction={ask} /></section>
+        {served && <section id="metrics"><h2>Ask the metrics</h2><Query of={page.served} note={page.served.length > 1 ? `of ${page.served.length} recordings` : ''} /></section>}
         <section id="conditions"><h2>Conditions</h2><Conditions rounds={page.rounds} /></section>
       </main>
-      <footer>
-        kubedyno {page.tool} · rendered {moment(page.generated)} · this file holds all its data and asks no network for anything
-      </footer>
+      <Foot page={page} />
     </>
   )
 }

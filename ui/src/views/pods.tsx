@@ -5,6 +5,7 @@ import { podRows, type PodRow } from '../model/pods.ts'
 import { pattern, type Range } from '../model/flame/tree.ts'
 import { duration, num, value } from '../model/format.ts'
 import { stageColour } from '../model/colour.ts'
+import { text as words, useKept } from './address.ts'
 import { Swatch } from './chart.tsx'
 import { useColour } from './theme.ts'
 
@@ -16,7 +17,7 @@ export function Pods({ rounds, ranges }: { rounds: readonly Round[]; ranges: rea
   const at = Math.min(picked, rounds.length - 1)
   const r = rounds[at]
   const range = ranges[at] ?? null
-  const [text, setText] = useState('')
+  const [text, setText] = useKept('pq', '', words)
   const [all, setAll] = useState(false)
   const colour = useColour()
   const rows = useMemo(() => (r ? podRows(r.pods, range) : []), [r, range])

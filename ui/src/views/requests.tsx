@@ -6,6 +6,7 @@ import type { Range } from '../model/flame/tree.ts'
 import { num, percent } from '../model/format.ts'
 import { otherClients, type Colour } from '../model/colour.ts'
 import { pattern } from '../model/flame/tree.ts'
+import { oneOf, text as words, useKept } from './address.ts'
 import { Swatch } from './chart.tsx'
 import { useColour } from './theme.ts'
 
@@ -17,8 +18,8 @@ export function Requests({ rounds, ranges }: { rounds: readonly Round[]; ranges:
   const at = Math.min(picked, rounds.length - 1)
   const r = rounds[at]
   const range = ranges[at] ?? null
-  const [by, setBy] = useState<By>('seconds')
-  const [text, setText] = useState('')
+  const [by, setBy] = useKept<By>('rby', 'seconds', oneOf('seconds', 'count', 'mean', 'errors'))
+  const [text, setText] = useKept('rq', '', words)
   const [all, setAll] = useState(false)
   const colour = useColour()
   const colours = useMemo(() => (r ? clientColours(r.tracks) : new Map<string, Colour>()), [r])

@@ -1,12 +1,13 @@
 // Each round over time, all its charts on one axis; what is selected there is
 // what the flame graph and the tables below show.
-import { useMemo, useState } from 'preact/hooks'
+import { useMemo } from 'preact/hooks'
 import type { Round } from '../recording.ts'
 import { cpuChart, curveChart, extent, rateChart, union, type ChartData, type Extent } from '../model/chart.ts'
 import { diskCharts, recorded, requestChart, stageRange, tidy, waitingChart, whole } from '../model/timeline.ts'
 import type { Range } from '../model/flame/tree.ts'
 import { duration, num } from '../model/format.ts'
 import { stageColour } from '../model/colour.ts'
+import { flag, useKept } from './address.ts'
 import { Chart, Swatch } from './chart.tsx'
 import { useColour } from './theme.ts'
 
@@ -33,8 +34,8 @@ function chartsOf(r: Round): (Drawn | { title: string; missing: string })[] {
 }
 
 export function Timeline({ rounds, ranges, onRange }: Props) {
-  const [same, setSame] = useState(true)
-  const [close, setClose] = useState(false)
+  const [same, setSame] = useKept('same', true, flag)
+  const [close, setClose] = useKept('close', false, flag)
   const charts = useMemo(() => rounds.map(chartsOf), [rounds])
   const axes = useMemo(() => rounds.map(whole), [rounds])
   const several = rounds.length > 1

@@ -1,18 +1,18 @@
 // What differs between two sides of a tree. All pure.
 import type { Tree } from './tree.ts'
 
-/** By what two sides are compared: their part of the whole, CPU-seconds, CPU per pod. */
-export type By = 'share' | 'absolute' | 'pod'
+/** By what two sides are compared: their part of the whole, CPU-seconds, CPU per pod or per request. */
+export type By = 'share' | 'absolute' | 'pod' | 'request'
 
 /** What a weight of 1 is on each side, in the measure that is compared. */
 export type Scale = readonly [number, number]
 
-export interface SideFacts { unit: number; pods: number; total: number }
+export interface SideFacts { unit: number; pods: number; requests: number; total: number }
 
 /** Null where it cannot be said: no pod ran, or there is nothing to take a part of. */
 export function scale(by: By, a: SideFacts, b: SideFacts): Scale | null {
   const of = (s: SideFacts): number =>
-    by === 'share' ? 1 / s.total : by === 'absolute' ? s.unit : s.unit / s.pods
+    by === 'share' ? 1 / s.total : by === 'absolute' ? s.unit : s.unit / (by === 'pod' ? s.pods : s.requests)
   const out: Scale = [of(a), of(b)]
   return out.every(Number.isFinite) ? out : null
 }

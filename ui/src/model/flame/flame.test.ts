@@ -3,6 +3,7 @@ import { test } from 'node:test'
 import type { Flame, Flames } from '../../recording.ts'
 import { change, drawnWeight, scale } from './diff.ts'
 import { escape, folded, speedscope, svg } from './export.ts'
+import { callGraph } from './graph.ts'
 import { hit, layout, neighbour, order, zoomFor } from './layout.ts'
 import { differenceColour, differenceSteps, inkOn, kindColour, workKind, workKinds } from '../colour.ts'
 import { decode, exactly, fold, functionRows, inverted, noEdits, pattern, rounded, sandwich, search, sums, Symbols, within, type Edits, type Source, type Tree } from './tree.ts'
@@ -112,7 +113,7 @@ test('two sides', () => {
   const symbols = a.symbols
   const b = decode(made('m;f 300\nm;g 12\nm;new 88').flames, symbols)[0]!
   const t = fold([{ source: a.source, self: a.source.self }, { source: b, self: b.self }], noEdits, symbols.names.length)
-  const ks = scale('share', { unit: 0.01, pods: 1, total: 150 }, { unit: 0.01, pods: 1, total: 400 })!
+  const ks = scale('share', { unit: 0.01, pods: 1, requests: 0, total: 150 }, { unit: 0.01, pods: 1, requests: 0, total: 400 })!
   const by = new Map(functionRows(t).map((r) => [symbols.name(r.name), change(r.total[0]!, r.total[1]!, ks)]))
   assert.equal(by.get('gone'), -1)
   assert.equal(by.get('new'), 1)
@@ -121,7 +122,7 @@ test('two sides', () => {
   const w = drawnWeight(t, 'both', ks)
   assert.ok(Math.abs(w[0]! - 2) < 1e-9)
   for (let i = 1; i < t.name.length; i++) assert.ok(w[i]! > 0 && w[i]! <= w[t.parent[i]!]! + 1e-9)
-  assert.equal(scale('pod', { unit: 1, pods: 0, total: 1 }, { unit: 1, pods: 3, total: 1 }), null)
+  assert.equal(scale('pod', { unit: 1, pods: 0, requests: 0, total: 1 }, { unit: 1, pods: 3, requests: 0, total: 1 }), null)
   assert.deepEqual(lines(t, symbols), ['m;f 100 300', 'm;g 10 12', 'm;gone 40 0', 'm;new 0 88'])
 })
 
@@ -188,4 +189,28 @@ test('text is readable on every colour, and a difference has its own', () => {
   assert.equal(workKind('kernel: memory'), 'kernel')
   assert.equal(workKind('unheard of'), 'other')
   assert.deepEqual(new Set([-1, -0.3, -0.1, 0, 0.1, 0.3, 1].map(differenceColour)).size, 7)
+})
+
+test('a call graph counts what flows between functions once, past those that are not shown', () => {
+  const { t, symbols } = of(stacks)
+  const g = callGraph(t, 0, 20)
+  const name = (i: number) => symbols.name(g.nodes[i]!.name)
+  const node = (n: string) => g.nodes.find((x) => symbols.name(x.name) === n)!
+  assert.deepEqual([node('a').total, node('a').self, node('d').total, node('main').total], [10, 1, 9, 15])
+  const flow = (a: string, b: string) => g.edges.find((e) => name(e.from) === a && name(e.to) === b)
+  assert.equal(flow('main', 'a')!.weight, 6)
+  assert.equal(flow('d', 'a')!.weight, 4)
+  assert.equal(flow('a', 'b')!.weight, 7)
+  assert.equal(flow('d', 'd'), undefined)
+  assert.equal(flow('d', 'e')!.weight, 5)
+  for (const e of g.edges) assert.ok(g.nodes[e.from]!.layer < g.nodes[e.to]!.layer)
+  // Without a, what it carried is between its callers and callees.
+  const few = callGraph(of(stacks, (s) => ({ hide: [s.find('d')] })).t, 0, 3)
+  assert.equal(few.nodes.length, 3)
+  assert.ok(few.edges.every((e) => e.weight > 0))
+  // Two that call each other stand in some order, and what flows is not counted twice.
+  const round = of('a;b;a;b 5\na 1')
+  const r = callGraph(round.t, 0, 9)
+  assert.deepEqual(r.nodes.map((n) => n.total), [6, 5])
+  assert.deepEqual(r.edges.map((e) => e.weight), [5, 5])
 })
