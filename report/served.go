@@ -1,7 +1,9 @@
 package report
 
 import (
+	"encoding/json"
 	"io"
+	"reflect"
 	"time"
 
 	"github.com/kubedyno/kubedyno/diagnose"
@@ -117,6 +119,13 @@ func ProgressOf(e Entry, m record.Meta, pods []record.Pod, now time.Time) Progre
 	p.Created, p.Scheduled, p.Running = len(timesOf(steady, created)), len(timesOf(steady, bound)), len(timesOf(steady, running))
 	p.Curves = curves(c, steady, m.Workload.ExpectedPods)
 	return p
+}
+
+// WriteAnswer writes one of the models above as JSON, with empty lists where
+// there are none: the page finds arrays and never null.
+func WriteAnswer[T any](w io.Writer, v T) error {
+	fill(reflect.ValueOf(&v))
+	return json.NewEncoder(w).Encode(v)
 }
 
 // WriteFolder writes the page that lists recordings.
