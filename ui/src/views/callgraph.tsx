@@ -37,12 +37,11 @@ export function CallGraph({ tree, facts, symbols, fill, onPick }: Props) {
           {g.nodes.map((n) => {
             const colour = fill(n.name)
             return (
-              <g key={n.name} class="node" tabIndex={0} role="button" aria-label={`${shown(n)} ${weights(n)}: ${symbols.name(n.name)}`} onClick={() => onPick(n.name)}
+              <g key={n.name} class="node" tabIndex={0} role="button" onClick={() => onPick(n.name)}
                 onKeyDown={(e) => { if (e.key === 'Enter' || e.key === ' ') { e.preventDefault(); onPick(n.name) } }}>
                 <rect x={left(n)} y={top(n)} width={box.width} height={box.height} rx={3} fill={colour} />
                 <text x={left(n) + 6} y={top(n) + 16} fill={inkOn(colour)}>{shown(n)}</text>
                 <text x={left(n) + 6} y={top(n) + 32} fill={inkOn(colour)}>{weights(n)}</text>
-                <title>{symbols.name(n.name)}</title>
               </g>
             )
           })}

@@ -14,7 +14,7 @@ function One({ r, titled }: { r: Round; titled: boolean }) {
   const f = r.recording
   return (
     <div class="round">
-      {titled && <h3>{r.name}</h3>}
+      <h3 class={titled ? '' : 'unseen'}>{r.name}</h3>
       <dl class="facts">
         <div><dt>Recording</dt><dd><code>{f.id}</code> · {f.name} · {f.status}{f.endReason && `: ${f.endReason}`}</dd></div>
         <div><dt>Ran</dt><dd>{moment(f.started)}, {duration(Math.round(f.seconds))}</dd></div>

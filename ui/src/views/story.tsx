@@ -72,7 +72,7 @@ export function Conclusions({ rounds, onStage, onFunction }: { rounds: readonly 
     <div class={`rounds of${Math.min(rounds.length, 3)}`}>
       {rounds.map((r, i) => (
         <div class="round" key={i}>
-          {rounds.length > 1 && <h3>{r.name}</h3>}
+          <h3 class={rounds.length > 1 ? '' : 'unseen'}>{r.name}</h3>
           {!r.assessed && <p class="missing">Not diagnosed: the curves below are what was measured, without a verdict.</p>}
           {r.invalid.length > 0 && (
             <div class="invalid"><b>Not valid. These numbers must not be used:</b><ul>{r.invalid.map((s) => <li key={s}>{s}</li>)}</ul></div>
