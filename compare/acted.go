@@ -20,9 +20,9 @@ const (
 	DidNotAct Outcome = "did not act"
 )
 
-// Check is the answer to whether a setting arrived where it should, or did
+// KnobCheck is the answer to whether a setting arrived where it should, or did
 // something there that shows elsewhere than in what is compared.
-type Check struct {
+type KnobCheck struct {
 	Path   string  `json:"path"`
 	What   string  `json:"what"` // is looked at
 	Effect Outcome `json:"effect"`
@@ -195,8 +195,8 @@ func sentRate(s diagnose.Source) (string, bool, error) {
 }
 
 // checks look at the axes of a sweep in its runs: of[p] are those of a point.
-func checks(axes []Axis, points []SweepPoint, of [][]diagnose.Source) ([]Check, error) {
-	var all []Check
+func checks(axes []Axis, points []SweepPoint, of [][]diagnose.Source) ([]KnobCheck, error) {
+	var all []KnobCheck
 	for i, axis := range axes {
 		ks := knobs(axis.Path)
 		for _, k := range ks {
@@ -207,14 +207,14 @@ func checks(axes []Axis, points []SweepPoint, of [][]diagnose.Source) ([]Check, 
 			all = append(all, c)
 		}
 		if len(ks) == 0 || !slices.ContainsFunc(ks, func(k knob) bool { return k.wanted == nil }) && strings.Contains(axis.Path, ".args.") {
-			all = append(all, Check{Path: axis.Path, What: "what it does", Effect: NotAssessed, Why: "no check is known of what " + axis.Path + " does"})
+			all = append(all, KnobCheck{Path: axis.Path, What: "what it does", Effect: NotAssessed, Why: "no check is known of what " + axis.Path + " does"})
 		}
 	}
 	return all, nil
 }
 
-func (k knob) check(i int, axis Axis, points []SweepPoint, of [][]diagnose.Source) (Check, error) {
-	c := Check{Path: axis.Path, What: k.what, Effect: Acted}
+func (k knob) check(i int, axis Axis, points []SweepPoint, of [][]diagnose.Source) (KnobCheck, error) {
+	c := KnobCheck{Path: axis.Path, What: k.what, Effect: Acted}
 	byValue := map[string][]string{}
 	runs, missing, wrong := 0, 0, ""
 	for p, point := range points {

@@ -21,12 +21,12 @@ type Sweep struct {
 	Points []SweepPoint `json:"points"`
 	// Planned and Made are runs of each point. Blocks that are not complete do not
 	// count in what is tested.
-	Planned int      `json:"planned"`
-	Made    int      `json:"made"`
-	Ended   string   `json:"ended,omitempty"`
-	Machine string   `json:"machine,omitempty"`
-	Checks  []Check  `json:"checks"`
-	Rows    []Sweeps `json:"rows"`
+	Planned int         `json:"planned"`
+	Made    int         `json:"made"`
+	Ended   string      `json:"ended,omitempty"`
+	Machine string      `json:"machine,omitempty"`
+	Checks  []KnobCheck `json:"checks"`
+	Rows    []Sweeps    `json:"rows"`
 	// Alpha is the chance of any false difference, over all points and rows.
 	Alpha        float64 `json:"alpha"`
 	Permutations int     `json:"permutations"`
@@ -95,7 +95,7 @@ type Best struct {
 // of at most alpha.
 func SweepRuns(axes []Axis, points []SweepPoint, of [][]diagnose.Source, o Options) (Sweep, error) {
 	o = o.filled()
-	s := Sweep{Schema: SweepSchema, Axes: axes, Points: points, Alpha: o.Alpha, Checks: []Check{}, Rows: []Sweeps{}, Warnings: []string{}}
+	s := Sweep{Schema: SweepSchema, Axes: axes, Points: points, Alpha: o.Alpha, Checks: []KnobCheck{}, Rows: []Sweeps{}, Warnings: []string{}}
 	vs := make([][]*diagnose.View, len(of))
 	var all []*diagnose.View
 	for p := range of {
@@ -380,7 +380,7 @@ func (s *Sweep) name() {
 
 // ActedAtAll reports whether no check says that a setting did not act.
 func (s *Sweep) ActedAtAll() bool {
-	return !slices.ContainsFunc(s.Checks, func(c Check) bool { return c.Effect == DidNotAct })
+	return !slices.ContainsFunc(s.Checks, func(c KnobCheck) bool { return c.Effect == DidNotAct })
 }
 
 // Differs says whether any point does.

@@ -84,7 +84,7 @@ func (p pool) swept(rng *rand.Rand, planted map[string]map[int]float64) Sweep {
 	axes := []Axis{{"x", []string{"1", "10", "100"}}}
 	points, _ := Points(axes, "1")
 	s := Sweep{Schema: SweepSchema, Name: "density", Axes: axes, Points: points, Planned: 4, Made: 4, Alpha: 0.05, Warnings: []string{},
-		Checks: []Check{{Path: "x", What: "what it does", Effect: NotAssessed, Why: "no check is known"}}}
+		Checks: []KnobCheck{{Path: "x", What: "what it does", Effect: NotAssessed, Why: "no check is known"}}}
 	runs := rng.Perm(len(p.Rows[0].Values))[:12]
 	for _, row := range p.Rows {
 		if row.Group != User && row.Group != Rate && row.Group != CPU {

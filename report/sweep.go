@@ -198,8 +198,8 @@ func pointName(s compare.Sweep, p int) string {
 }
 
 // seenAt is the check that counted something at each point, if any did.
-func seenAt(s compare.Sweep) *compare.Check {
-	var found *compare.Check
+func seenAt(s compare.Sweep) *compare.KnobCheck {
+	var found *compare.KnobCheck
 	for i, c := range s.Checks {
 		if len(c.ByPoint) == len(s.Points) && c.Effect != compare.NotAssessed {
 			found = &s.Checks[i] // what it did comes after that it arrived
@@ -208,7 +208,7 @@ func seenAt(s compare.Sweep) *compare.Check {
 	return found
 }
 
-func sweepHead(s compare.Sweep, rows []compare.Sweeps, seen *compare.Check) string {
+func sweepHead(s compare.Sweep, rows []compare.Sweeps, seen *compare.KnobCheck) string {
 	line := pad("", nameColumns(s))
 	if seen != nil {
 		line += left("seen", seenColumns)

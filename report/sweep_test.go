@@ -26,7 +26,7 @@ func swept(better compare.Verdict) compare.Sweep {
 		Points: []compare.SweepPoint{
 			{Name: "default", Values: []string{compare.Unset}, Against: -1}, {Name: "500", Values: []string{"500"}}, {Name: "<100000>", Values: []string{"<100000>"}},
 		},
-		Checks: []compare.Check{{Path: "etcd.args.snapshot-count", What: "snapshots that etcd took", Effect: compare.Acted, Why: "from 0 to 38", ByPoint: []string{"2", "38 (37…40)", "0"}}},
+		Checks: []compare.KnobCheck{{Path: "etcd.args.snapshot-count", What: "snapshots that etcd took", Effect: compare.Acted, Why: "from 0 to 38", ByPoint: []string{"2", "38 (37…40)", "0"}}},
 		Rows: []compare.Sweeps{{ID: "cpu.total", Group: compare.CPU, Name: "control plane, all components", Unit: "ms/pod", Lower: true, Ratios: true, Within: &within,
 			Fit:   &compare.Fit{Kind: "power", Slope: 0.003, Interval: stat.Interval{Lo: -0.01, Hi: 0.02}, R2: 0.1, N: 5, Points: 2},
 			Cells: []compare.SweepCell{sweptCell(52.1, 1, 0, 0, ""), sweptCell(53, 1.01, 0.98, 1.04, compare.Same), sweptCell(40, 0.8, 0.7, 0.96, better)}}},
