@@ -186,8 +186,8 @@ type Overhead struct {
 	WindowSeconds float64 `json:"windowSeconds"` // of one stack in one round
 
 	// Total is with the cluster minus without it.
-	Total  Average `json:"total"`
-	Layers []LayerStep   `json:"layers"` // from the bottom up, the machine without anything first
+	Total  Average     `json:"total"`
+	Layers []LayerStep `json:"layers"` // from the bottom up, the machine without anything first
 	// Apart is the whole, measured apart from the layers; nil where it was not.
 	Apart *Average `json:"apart"`
 	// Paused is what the cluster uses while it is frozen, and Saved what that saves.
@@ -217,7 +217,7 @@ type LayerStep struct {
 type Alternative struct {
 	Name  string   `json:"name"`
 	Set   []string `json:"set,omitempty"`
-	Cores Average `json:"cores"`
+	Cores Average  `json:"cores"`
 	// Saved is how much less that is than the same cluster otherwise, in the same round.
 	Saved Average `json:"saved"`
 	// Share is of what the cluster costs otherwise.
@@ -231,14 +231,14 @@ type Check struct {
 	Text string `json:"text"`
 	// Difference should be 0.
 	Difference Average `json:"difference"`
-	OK         bool     `json:"ok"`
+	OK         bool    `json:"ok"`
 	// Assessed is false where there were too few rounds to tell.
 	Assessed bool `json:"assessed"`
 }
 
 // Mode is a part of the machine's time, in cores.
 type Mode struct {
-	Name       string   `json:"name"`
+	Name       string  `json:"name"`
 	Without    Average `json:"without"`
 	With       Average `json:"with"`
 	Difference Average `json:"difference"`
@@ -254,8 +254,8 @@ const (
 
 // ProcessCost is what the processes of one name used.
 type ProcessCost struct {
-	Name       string   `json:"name"`
-	Owner      string   `json:"owner"`
+	Name       string  `json:"name"`
+	Owner      string  `json:"owner"`
 	Without    Average `json:"without"` // cores
 	With       Average `json:"with"`
 	Difference Average `json:"difference"`
