@@ -142,7 +142,7 @@ func TestSweepOnRealRuns(t *testing.T) {
 	if wrong > 6 || named > wrong || slopes > 6 { // 2 are expected, and 3 deviations more are 6
 		t.Errorf("of %d sweeps without an effect %d find something, %d name a best value, %d have a slope", trials, wrong, named, slopes)
 	}
-	best := 0
+	best, priced := 0, 0
 	for range 10 {
 		s := p.swept(rng, map[string]map[int]float64{"cpu.total": {1: 0.3, 2: 0.1}})
 		if s.Best != nil && s.Best.Row == "cpu.total" && s.Best.Point == 2 {
@@ -152,8 +152,8 @@ func TestSweepOnRealRuns(t *testing.T) {
 			t.Errorf("the exponent is -0.5: %+v", f)
 		}
 		s = p.swept(rng, map[string]map[int]float64{"cpu.total": {2: 0.1}, "intent.last": {2: 20}})
-		if s.Best != nil && s.Best.Point == 2 || len(s.Prices) != 1 || !strings.Contains(s.Prices[0], "x=100 is better in control plane, all components, and worse in intent latency, last") {
-			t.Errorf("what has a price is best: %+v, %q", s.Best, s.Prices)
+		if (s.Best == nil || s.Best.Point != 2) && len(s.Prices) == 1 && strings.Contains(s.Prices[0], "x=100 is better in control plane, all components, and worse in intent latency, last") {
+			priced++
 		}
 		if _, err := json.Marshal(s); err != nil {
 			t.Error(err)
@@ -161,6 +161,9 @@ func TestSweepOnRealRuns(t *testing.T) {
 	}
 	if best < 8 { // in one of 20 something else is worse by chance
 		t.Errorf("a tenth of the CPU is best in %d of 10 sweeps", best)
+	}
+	if priced < 8 { // four blocks do not always show what is twenty times as slow
+		t.Errorf("what has a price is told of in %d of 10 sweeps", priced)
 	}
 	// What did not act has no best value, whatever the numbers are.
 	s := p.swept(rng, nil)

@@ -1,5 +1,5 @@
 // The call graph of the heaviest functions, callers above.
-import { useMemo, useState } from 'preact/hooks'
+import { useLayoutEffect, useMemo, useRef, useState } from 'preact/hooks'
 import type { SideFacts } from '../model/flame/diff.ts'
 import { callGraph, type Node } from '../model/flame/graph.ts'
 import type { Symbols, Tree } from '../model/flame/tree.ts'
@@ -13,6 +13,12 @@ interface Props { tree: Tree; facts: SideFacts; symbols: Symbols; fill: (name: n
 export function CallGraph({ tree, facts, symbols, fill, onPick }: Props) {
   const [most, setMost] = useState(30)
   const g = useMemo(() => callGraph(tree, tree.total.length - 1, most), [tree, most])
+  const scroll = useRef<HTMLDivElement>(null)
+  // What calls all others stands in the middle of the top.
+  useLayoutEffect(() => {
+    const e = scroll.current
+    if (e) e.scrollLeft = (e.scrollWidth - e.clientWidth) / 2
+  }, [g])
   if (g.nodes.length === 0) return <p class="note">No function is heavy enough for a graph.</p>
   const width = Math.max(1, g.widest) * (box.width + box.gapX) + box.gapX
   const height = g.layers * (box.height + box.gapY) - box.gapY + 16
@@ -26,7 +32,7 @@ export function CallGraph({ tree, facts, symbols, fill, onPick }: Props) {
   return (
     <figure class="chart callgraph">
       <figcaption><span class="title">Call graph</span><span class="unit">the {g.nodes.length} heaviest functions, callers above; dashed past others <button type="button" onClick={() => setMost(most === 30 ? 60 : 30)}>{most === 30 ? 'more' : 'fewer'}</button></span></figcaption>
-      <div class="scroll" tabIndex={0} role="region" aria-label="call graph">
+      <div class="scroll" ref={scroll} tabIndex={0} role="region" aria-label="call graph">
         <svg viewBox={`0 0 ${width} ${height}`} width={width} height={height} role="group" aria-label="call graph; the table holds the same functions">
           {g.edges.map((e, i) => {
             const [a, b] = [g.nodes[e.from]!, g.nodes[e.to]!]
