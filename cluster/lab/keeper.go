@@ -150,20 +150,31 @@ func (k *keeper) run(ctx context.Context, dec *json.Decoder) error {
 		}
 	}
 
+	// hasStarted takes the start's end, and says so where it failed.
+	hasStarted := func(err error) bool {
+		started = nil
+		if err != nil {
+			k.killAll()
+			var m *MisuseError
+			k.log.Error("the lab did not start", "error", err)
+			k.out.emit(Event{Event: EventFailed, Error: explain(err, k.state.Dir), Misuse: errors.As(err, &m)})
+		}
+		return err == nil
+	}
+
 	var stopped bool
 	for {
 		select {
 		case err := <-started:
-			started = nil
-			if err != nil {
-				k.killAll()
-				var m *MisuseError
-				k.log.Error("the lab did not start", "error", err)
-				k.out.emit(Event{Event: EventFailed, Error: explain(err, k.state.Dir), Misuse: errors.As(err, &m)})
+			if !hasStarted(err) {
 				return nil // said; the owner reports it
 			}
 
 		case r := <-k.requests:
+			// Who was told that the lab is ready may be here before the start has returned.
+			if started != nil && k.isReady() && !hasStarted(<-started) {
+				return nil
+			}
 			var data any
 			var err error
 			switch {
@@ -214,6 +225,13 @@ func (k *keeper) run(ctx context.Context, dec *json.Decoder) error {
 			return nil
 		}
 	}
+}
+
+// isReady says whether the lab was told to be ready.
+func (k *keeper) isReady() bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.state.Phase == PhaseReady
 }
 
 var (
