@@ -29,6 +29,7 @@ type bench struct {
 	kubedyno, kwok string
 	module         string // kwok's source, where its stages are
 	nodes, pods    int
+	owned          int    // pods of one Deployment
 	work           string
 	keep           string // a folder for the recordings; empty: they are removed
 	env            []string
@@ -49,6 +50,7 @@ func main() {
 	n := flag.Int("n", 6, "rounds; 6 give a 97 % interval")
 	nodes := flag.Int("nodes", 100, "simulated nodes")
 	pods := flag.Int("pods", 3000, "pods")
+	owned := flag.Int("per-deployment", 1000, "pods of one Deployment; what a control plane does for a pod grows with the pods of its owner (docs/scale.md)")
 	only := flag.String("arms", "least,kwok,kubelet", "the simulators to measure; kwok is what the others are set beside")
 	keep := flag.String("keep", "", "an existing folder in which the recordings are left")
 	kubedyno := flag.String("kubedyno", "../bin/kubedyno", "kubedyno binary")
@@ -56,15 +58,18 @@ func main() {
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if err := run(ctx, *n, *nodes, *pods, *kubedyno, *lab, *keep, *only); err != nil {
+	if err := run(ctx, *n, *nodes, *pods, *owned, *kubedyno, *lab, *keep, *only); err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(1)
 	}
 }
 
-func run(ctx context.Context, n, nodes, pods int, kubedyno, lab, keep, only string) (err error) {
+func run(ctx context.Context, n, nodes, pods, owned int, kubedyno, lab, keep, only string) (err error) {
 	if n < 1 {
 		return errors.New("-n must be at least 1")
+	}
+	if owned < 1 || pods%min(owned, pods) != 0 {
+		return fmt.Errorf("-per-deployment %d: %d pods cannot be parted into Deployments of as many", owned, pods)
 	}
 	var measured []arm
 	for _, name := range strings.Split(only, ",") {
@@ -83,7 +88,7 @@ func run(ctx context.Context, n, nodes, pods int, kubedyno, lab, keep, only stri
 		return err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(work)) }()
-	b := &bench{nodes: nodes, pods: pods, work: work, keep: keep, kwok: filepath.Join(work, "kwok")}
+	b := &bench{nodes: nodes, pods: pods, owned: min(owned, pods), work: work, keep: keep, kwok: filepath.Join(work, "kwok")}
 	if b.kubedyno, err = filepath.Abs(kubedyno); err != nil {
 		return err
 	}
@@ -117,7 +122,7 @@ func run(ctx context.Context, n, nodes, pods int, kubedyno, lab, keep, only stri
 			results[a] = append(results[a], r)
 		}
 	}
-	fmt.Printf("node simulators, %d pods of one Deployment on %d nodes, tuned control plane, %d rounds in turns; ratios to kwok v0.8.0 with its fast stages\n", pods, nodes, n)
+	fmt.Printf("node simulators, %d pods of %d Deployments on %d nodes, tuned control plane, %d rounds in turns; ratios to kwok v0.8.0 with its fast stages\n", pods, pods/b.owned, nodes, n)
 	for _, a := range measured {
 		if a == kwok || len(results[kwok]) == 0 {
 			continue
@@ -240,7 +245,7 @@ func (b *bench) once(ctx context.Context, name string, a arm) (r result, err err
 	return r, os.RemoveAll(dir)
 }
 
-// experiment is the load that all meet: one Deployment, with a start delay of
+// experiment is the load that all meet: Deployments at once, with a start delay of
 // none, since kwok's fast stages have none either.
 func (b *bench) experiment(a arm) (string, error) {
 	nodes := fmt.Sprintf("nodes: %d, node: {traffic: %s, startDelay: 0s}", b.nodes, a)
@@ -253,8 +258,8 @@ cluster: {profile: tuned, %s}
 phases:
   - {name: warm-up, kind: warm-up, create: {kind: Deployment, count: 1, replicas: 20, pod: {cpu: 10m, memory: 16Mi}, wait: running}}
   - {name: idle, settle: 3s}
-  - {name: load, kind: steady, create: {kind: Deployment, count: 1, replicas: %d, pod: {cpu: 10m, memory: 16Mi}, wait: {for: running, timeout: 40m, stall: 2m}}}
-`, nodes, b.pods)
+  - {name: load, kind: steady, create: {kind: Deployment, count: %d, replicas: %d, rate: burst, pod: {cpu: 10m, memory: 16Mi}, wait: {for: running, timeout: 40m, stall: 2m}}}
+`, nodes, b.pods/b.owned, b.owned)
 	return name, os.WriteFile(name, []byte(text), 0o644)
 }
 
