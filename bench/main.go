@@ -29,7 +29,7 @@ type bench struct {
 	kubedyno, kwok string
 	module         string // kwok's source, where its stages are
 	nodes, pods    int
-	owned          int    // pods of one Deployment
+	owned          int // pods of one Deployment
 	work           string
 	keep           string // a folder for the recordings; empty: they are removed
 	env            []string

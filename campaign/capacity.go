@@ -33,6 +33,8 @@ type CapacityOptions struct {
 
 	// Out is the folder for the recordings.
 	Out string
+	// Check refuses an experiment that could not be run; nil: none is refused.
+	Check func(ctx context.Context, e *experiment.Experiment) error
 	// Run performs one run and keeps it in a folder.
 	Run  func(ctx context.Context, e *experiment.Experiment, settings []string, out, parent string) error
 	Tell CapacityTeller
@@ -77,7 +79,7 @@ func Capacity(ctx context.Context, o CapacityOptions) (*compare.Capacity, error)
 // planes in turns.
 func (o CapacityOptions) saturate(ctx context.Context, c *compare.Capacity) error {
 	so := SeriesOptions{
-		Kind: "capacity", Blocks: o.Probes, Out: o.Out, Run: o.Run, Tell: o.Tell, Now: o.Now,
+		Kind: "capacity", Blocks: o.Probes, Out: o.Out, Check: o.Check, Run: o.Run, Tell: o.Tell, Now: o.Now,
 		Plan: struct {
 			Objectives any
 		}{c.Objectives},
@@ -144,6 +146,15 @@ const mostInvalid = 3
 
 // search turns the load up and down, one control plane after the other.
 func (o CapacityOptions) search(ctx context.Context, c *compare.Capacity) error {
+	for _, cores := range o.Cores {
+		e, _, err := o.Experiment(o.From, cores)
+		if err == nil && o.Check != nil {
+			err = o.Check(ctx, e)
+		}
+		if err != nil {
+			return err
+		}
+	}
 	if err := makeEmpty(o.Out, "--out"); err != nil {
 		return err
 	}

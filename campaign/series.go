@@ -56,6 +56,9 @@ type SeriesOptions struct {
 	// the series. 0 is the larger one of 2 and a quarter of Blocks.
 	Spare int
 
+	// Check refuses an experiment that could not be run, before the first run of
+	// any arm; nil: none is refused.
+	Check func(ctx context.Context, e *experiment.Experiment) error
 	// Run performs one run and keeps it in a folder.
 	Run func(ctx context.Context, e *experiment.Experiment, settings []string, out, parent string) error
 	// Judge says why the recording in a folder does not count; nil asks its
@@ -178,7 +181,7 @@ func RunSeries(ctx context.Context, o SeriesOptions) (*Series, error) {
 	if o.Spare == 0 {
 		o.Spare = max(2, o.Blocks/4)
 	}
-	s, err := o.open()
+	s, err := o.open(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -317,7 +320,7 @@ func invalidBecause(dir string) ([]string, error) {
 }
 
 // open begins a series, or goes on with the one that is in the folder.
-func (o SeriesOptions) open() (*Series, error) {
+func (o SeriesOptions) open(ctx context.Context) (*Series, error) {
 	if len(o.Arms) == 0 || o.Blocks < 1 {
 		return nil, fmt.Errorf("a series of %d arms and %d runs of each: there is nothing to run", len(o.Arms), o.Blocks)
 	}
@@ -352,6 +355,9 @@ func (o SeriesOptions) open() (*Series, error) {
 	before, err := ReadSeries(o.Out)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
+		if err := o.check(ctx); err != nil {
+			return nil, err
+		}
 		if err := makeEmpty(o.Out, "--out"); err != nil {
 			return nil, err
 		}
@@ -363,6 +369,23 @@ func (o SeriesOptions) open() (*Series, error) {
 		return nil, fmt.Errorf("%s: %w, with other %s; name another with --out, or remove it", o.Out, ErrOtherSeries, differs)
 	}
 	return before, before.settle(o)
+}
+
+// check refuses what cannot be run.
+func (o SeriesOptions) check(ctx context.Context) error {
+	if o.Check == nil {
+		return nil
+	}
+	for _, a := range o.Arms {
+		e, err := a.Experiment()
+		if err == nil {
+			err = o.Check(ctx, e)
+		}
+		if err != nil {
+			return fmt.Errorf("%s: %w", a.Name, err)
+		}
+	}
+	return nil
 }
 
 // differs says in what a series is another one; empty: it is the same.

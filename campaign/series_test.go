@@ -414,3 +414,32 @@ func TestFolderOf(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestSeriesChecksAllBefore holds that a mistake in one arm is told before any
+// other is run, and that no folder is left.
+func TestSeriesChecksAllBefore(t *testing.T) {
+	l := &lightRuns{}
+	out := filepath.Join(t.TempDir(), "out")
+	o := l.options(out, 3, "right", "wrong")
+	refused, asked := errors.New("no such flag"), 0
+	o.Check = func(context.Context, *experiment.Experiment) error {
+		if asked++; asked == 2 {
+			return refused
+		}
+		return nil
+	}
+	_, err := RunSeries(t.Context(), o)
+	if !errors.Is(err, refused) || !strings.Contains(err.Error(), "wrong") {
+		t.Errorf("got %v, want the refusal of the second arm by its name", err)
+	}
+	if l.made != 0 {
+		t.Errorf("%d runs were made before the refusal", l.made)
+	}
+	if _, err := os.Stat(out); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("the folder was made: %v", err)
+	}
+	o.Check = nil
+	if s, err := RunSeries(t.Context(), o); err != nil || s.Done() != 3 {
+		t.Errorf("once it is right: %v", err)
+	}
+}

@@ -26,6 +26,8 @@ type Options struct {
 	Only []string
 	// Out is the folder of the recordings and the story.
 	Out string
+	// Check refuses an experiment that could not be run; nil: none is refused.
+	Check func(ctx context.Context, e *experiment.Experiment) error
 	// Run performs one run and keeps it in a folder.
 	Run func(ctx context.Context, e *experiment.Experiment, settings []string, out, parent string) error
 	// Next is told of each run before it: its number, how many there are, its arm,
@@ -147,7 +149,7 @@ func (c *Case) Run(ctx context.Context, o Options) (*Story, error) {
 // of the runs and nothing else.
 func (c *Case) series(t turn, o Options, dir string, follow *follower) campaign.SeriesOptions {
 	so := campaign.SeriesOptions{
-		Kind: "case " + c.Name, Blocks: t.runs, Seed: 1, Out: dir, Run: o.Run, Tell: follow, Now: o.Now,
+		Kind: "case " + c.Name, Blocks: t.runs, Seed: 1, Out: dir, Check: o.Check, Run: o.Run, Tell: follow, Now: o.Now,
 	}
 	for _, a := range t.arms {
 		so.Arms = append(so.Arms, campaign.Arm{

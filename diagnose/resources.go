@@ -108,21 +108,7 @@ func difference(times []int64, values []float64, w record.Window) (float64, bool
 	if b <= times[0] || a >= times[len(times)-1] {
 		return 0, false
 	}
-	return at(times, values, b) - at(times, values, a), true
-}
-
-func at(times []int64, values []float64, t int64) float64 {
-	i, found := slices.BinarySearch(times, t)
-	switch {
-	case found:
-		return values[i]
-	case i == 0:
-		return values[0]
-	case i == len(times):
-		return values[i-1]
-	}
-	f := float64(t-times[i-1]) / float64(times[i]-times[i-1])
-	return values[i-1] + f*(values[i]-values[i-1])
+	return stat.Interpolate(times, values, b) - stat.Interpolate(times, values, a), true
 }
 
 // Local says whether the control plane ran on the machine that was recorded.

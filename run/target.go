@@ -70,30 +70,35 @@ type labTarget struct {
 	exited chan error
 }
 
-// newLabTarget starts a lab up to a component; empty means all of them.
-func newLabTarget(ctx context.Context, o Options, last string, note func(string, ...any)) (*labTarget, error) {
-	e := o.Experiment
+// labConfig is the lab of an experiment.
+func labConfig(e *experiment.Experiment) lab.Config {
 	overrides := map[string]lab.Override{}
 	for name, c := range e.Cluster.Components {
 		overrides[name] = lab.Override{Args: c.Args, Env: c.Env, Binary: c.Binary, CPU: c.CPU, Off: c.Off, SyncDelay: c.SyncDelay, Latency: c.Latency, Files: uint64(c.Files)}
 	}
-	l, err := lab.Start(ctx, lab.Config{
-		Profile:   string(e.Cluster.Profile),
-		Overrides: overrides,
-		CPU:       e.Cluster.CPU,
-		Last:      last,
-		Log:       o.Log,
-		OnEvent: func(e lab.Event) {
-			o.Log.Debug("lab", "event", e.Event, "component", e.Component, "seconds", e.Seconds, "killed", e.Killed)
-		},
-	})
+	return lab.Config{Profile: string(e.Cluster.Profile), Overrides: overrides, CPU: e.Cluster.CPU}
+}
+
+// Check refuses an experiment whose own control plane would not be started, such
+// as for a flag that a component does not know. It starts nothing, so that of
+// many runs none has been made when the last one's mistake is found.
+func Check(ctx context.Context, e *experiment.Experiment) error { return labConfig(e).Check(ctx) }
+
+// newLabTarget starts a lab up to a component; empty means all of them.
+func newLabTarget(ctx context.Context, o Options, last string, note func(string, ...any)) (*labTarget, error) {
+	config := labConfig(o.Experiment)
+	config.Last, config.Log = last, o.Log
+	config.OnEvent = func(e lab.Event) {
+		o.Log.Debug("lab", "event", e.Event, "component", e.Component, "seconds", e.Seconds, "killed", e.Killed)
+	}
+	l, err := lab.Start(ctx, config)
 	if err != nil {
 		return nil, err
 	}
 	if last == "" {
 		note("control plane %s: API ready after %.1f s", l.ControlPlane().Version, l.APIReady().Seconds())
 	}
-	t := &labTarget{Lab: l, quotas: e.Cluster.Components, exited: make(chan error, 1)}
+	t := &labTarget{Lab: l, quotas: o.Experiment.Cluster.Components, exited: make(chan error, 1)}
 	go func() {
 		for err := range l.Exited() {
 			select {

@@ -14,6 +14,7 @@ import (
 	"strings"
 
 	"github.com/kubedyno/kubedyno/record"
+	"github.com/kubedyno/kubedyno/stat"
 )
 
 // Kernel is the name of all kernel threads together.
@@ -217,11 +218,11 @@ func (u *Usage) Between(w record.Window) (Window, error) {
 			rows[key] = r
 		}
 		r.Processes++
-		r.CPUSeconds += at(l.at, l.cpu, b) - at(l.at, l.cpu, a)
+		r.CPUSeconds += stat.Interpolate(l.at, l.cpu, b) - stat.Interpolate(l.at, l.cpu, a)
 		if slices.Contains(l.wakeups, Unknown) {
 			r.Wakeups = Unknown
 		} else if r.Wakeups != Unknown {
-			r.Wakeups += at(l.at, l.wakeups, b) - at(l.at, l.wakeups, a)
+			r.Wakeups += stat.Interpolate(l.at, l.wakeups, b) - stat.Interpolate(l.at, l.wakeups, a)
 		}
 	}
 	for _, r := range rows {
@@ -249,21 +250,5 @@ func (u *Usage) counter(a, b int64, of func(record.MachineSample) float64) float
 	for i, m := range u.machine {
 		times[i], values[i] = m.TimeMicros, of(m)
 	}
-	return at(times, values, b) - at(times, values, a)
-}
-
-// at is a counter at a moment, straight between samples, and what it was at the
-// first and last of them beyond.
-func at(times []int64, values []float64, t int64) float64 {
-	i, found := slices.BinarySearch(times, t)
-	switch {
-	case found:
-		return values[i]
-	case i == 0:
-		return values[0]
-	case i == len(times):
-		return values[i-1]
-	}
-	f := float64(t-times[i-1]) / float64(times[i]-times[i-1])
-	return values[i-1] + f*(values[i]-values[i-1])
+	return stat.Interpolate(times, values, b) - stat.Interpolate(times, values, a)
 }

@@ -116,6 +116,10 @@ func checkExecutable(path string) error {
 	return nil
 }
 
+// Check refuses what Start would refuse before it makes anything: names, flags
+// that a component does not know, a quota too small.
+func (c Config) Check(ctx context.Context) error { return c.validate(ctx) }
+
 // validate refuses what can be refused before anything is made.
 func (c *Config) validate(ctx context.Context) error {
 	flags, err := ProfileFlags(c.Profile)

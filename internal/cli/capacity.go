@@ -20,6 +20,7 @@ import (
 	"github.com/kubedyno/kubedyno/experiment"
 	"github.com/kubedyno/kubedyno/record"
 	"github.com/kubedyno/kubedyno/report"
+	"github.com/kubedyno/kubedyno/run"
 )
 
 // capacityFlags say what is turned up, and how far.
@@ -166,6 +167,7 @@ func (f *capacityFlags) seek(cmd *cobra.Command, env *Env, r *runFlags, name str
 	}
 	o.Out, o.Now = r.out, env.Now
 	o.Tell = &capacityTeller{env: env, unit: o.Plan.Unit}
+	o.Check = run.Check
 	o.Run = func(ctx context.Context, e *experiment.Experiment, settings []string, dir, parent string) error {
 		return performRun(ctx, env, r, e, settings, dir, parent)
 	}

@@ -20,6 +20,7 @@ import (
 	"github.com/kubedyno/kubedyno/experiment"
 	"github.com/kubedyno/kubedyno/load"
 	"github.com/kubedyno/kubedyno/report"
+	"github.com/kubedyno/kubedyno/run"
 )
 
 func newCaseCommand(env *Env) *cobra.Command {
@@ -203,6 +204,7 @@ func exitCode(err error) int {
 // runCase runs one case. The story is nil where it could not be run to its end.
 func runCase(ctx context.Context, env *Env, c *cases.Case, o cases.Options) (*cases.Story, error) {
 	o.Tool, o.Now = Version(), env.Now
+	o.Check = run.Check
 	o.Run = func(ctx context.Context, e *experiment.Experiment, settings []string, dir, parent string) error {
 		return performRun(ctx, env, &runFlags{}, e, settings, dir, parent)
 	}

@@ -107,6 +107,9 @@ func (f *overheadFlags) measure(cmd *cobra.Command, env *Env, r *runFlags, args 
 	if err != nil {
 		return err
 	}
+	if err := subject.check(cmd.Context()); err != nil {
+		return err
+	}
 	if f.out == "" {
 		f.out = "overhead-" + env.Now().UTC().Format("20060102T150405Z")
 	}
@@ -274,6 +277,22 @@ func splitSets(text string) []string {
 		sets[len(sets)-1] += "," + part
 	}
 	return sets
+}
+
+// check refuses clusters that could not be started, before any is.
+func (s *overheadSubject) check(ctx context.Context) error {
+	if s.argv != nil {
+		return nil
+	}
+	if err := run.Check(ctx, s.cluster); err != nil {
+		return err
+	}
+	for i, e := range s.instead {
+		if err := run.Check(ctx, e); err != nil {
+			return fmt.Errorf("instead %d: %w", i+1, err)
+		}
+	}
+	return nil
 }
 
 // stand builds up what a stack says.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"strconv"
 
 	"github.com/spf13/cobra"
 
@@ -39,7 +40,10 @@ the token in it is random, and becomes a cookie. Ctrl-C ends it.`,
 			if info, err := os.Stat(dir); err != nil || !info.IsDir() {
 				return Misusef("no folder at %s", dir)
 			}
-			host, _, err := net.SplitHostPort(listen)
+			host, port, err := net.SplitHostPort(listen)
+			if err == nil {
+				_, err = strconv.ParseUint(port, 10, 16)
+			}
 			if err != nil || host != "localhost" && net.ParseIP(host) == nil {
 				return Misusef("--listen %q: want an IP address and a port, such as 127.0.0.1:8080", listen)
 			}

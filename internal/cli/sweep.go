@@ -16,6 +16,7 @@ import (
 	"github.com/kubedyno/kubedyno/experiment"
 	"github.com/kubedyno/kubedyno/record"
 	"github.com/kubedyno/kubedyno/report"
+	"github.com/kubedyno/kubedyno/run"
 )
 
 // sweepPlan is what the book of a sweep holds beside its runs.
@@ -105,7 +106,7 @@ many runs are invalid.`,
 			out := f.folder(env, "sweep", args[0])
 			s, err := campaign.RunSeries(cmd.Context(), campaign.SeriesOptions{
 				Kind: "sweep", Plan: plan, Arms: arms, Blocks: runs, Seed: seed, Out: out, Budget: f.budget,
-				Run: f.perform(env), Tell: &seriesTeller{env}, Now: env.Now,
+				Check: run.Check, Run: f.perform(env), Tell: &seriesTeller{env}, Now: env.Now,
 			})
 			if err != nil && !errors.Is(err, campaign.ErrManyBad) {
 				return interrupted(s, out, err)

@@ -16,6 +16,7 @@ import (
 	"github.com/kubedyno/kubedyno/campaign"
 	"github.com/kubedyno/kubedyno/compare"
 	"github.com/kubedyno/kubedyno/experiment"
+	"github.com/kubedyno/kubedyno/run"
 )
 
 // The sides of runs in turns, and the folders of their recordings.
@@ -203,7 +204,7 @@ func (f *turnsFlags) inTurns(cmd *cobra.Command, env *Env, flags *compareFlags, 
 	s, err := campaign.RunSeries(cmd.Context(), campaign.SeriesOptions{
 		Kind: cmd.Name(), Plan: map[string]any{"wanted": flags.wanted, "all": f.whole},
 		Arms: arms, Blocks: f.pairs, Seed: flags.seed, Out: out, Budget: f.budget,
-		Run: f.perform(env), Tell: &seriesTeller{env}, Now: env.Now,
+		Check: run.Check, Run: f.perform(env), Tell: &seriesTeller{env}, Now: env.Now,
 		After: func(s *campaign.Series) (string, error) {
 			look, ok := compare.LookAfter(s.Done(), f.pairs, turnsAlpha, false)
 			if f.whole || !ok || s.Done() == f.pairs {
