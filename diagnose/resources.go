@@ -266,7 +266,7 @@ func (v *View) accountResources() {
 			continue
 		}
 		servers, note := float64(v.Meta.Machine.CPUs), ""
-		if q, has := v.Quota(c); has {
+		if q, has := v.CPULimit(c); has {
 			servers, note = q, fmt.Sprintf("held to %g CPU", q)
 		}
 		if servers == 0 {
@@ -391,10 +391,33 @@ func (v *View) Upstream() string {
 	return ""
 }
 
-// QuotaUse is the share of its own CPU quota that a component used over the
-// plateau, and the share of quota periods in which it was stopped.
+// CPULimit is what a component's process can use of the CPUs at most, in cores: its
+// quota, or the threads that Go runs at a time (GOMAXPROCS), where these are fewer
+// than the machine's CPUs. ok is false where it has all of them.
+func (v *View) CPULimit(component string) (cores float64, ok bool) {
+	cores, ok = v.Quota(component)
+	if p, few := v.Processors(component); few && (!ok || p < cores) {
+		cores, ok = p, true
+	}
+	return cores, ok
+}
+
+// Processors is how many threads of Go code a component runs at a time, where
+// that is fewer than the machine has CPUs. Go sees a quota by itself, and may run
+// a thread more than that allows.
+func (v *View) Processors(component string) (n float64, fewer bool) {
+	cpus := float64(v.Meta.Machine.CPUs)
+	if cpus <= 0 || v.IsHarness(component) || !v.Local() {
+		return 0, false
+	}
+	l, ok := v.Gauge(component, "go_sched_gomaxprocs_threads", nil, v.Load)
+	return l.Max, ok && l.Max >= 1 && l.Max < cpus
+}
+
+// QuotaUse is the share of its own CPU quota, or other CPULimit, that a component
+// used over the plateau, and the share of quota periods in which it was stopped.
 func (v *View) QuotaUse(component string) (used, stopped float64, ok bool) {
-	q, has := v.Quota(component)
+	q, has := v.CPULimit(component)
 	if !has || v.Plateau.Seconds() < shortest {
 		return 0, 0, false
 	}

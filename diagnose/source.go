@@ -95,6 +95,7 @@ var Metrics = []string{
 	"go_cpu_classes_gc_total_cpu_seconds_total",
 	"go_gc_cycles_total_gc_cycles_total",
 	"go_gc_heap_live_bytes",
+	"go_sched_gomaxprocs_threads",
 	"kubedyno_hollow_start_lateness_seconds_count",
 	"kubedyno_hollow_start_lateness_seconds_sum",
 	"kubedyno_hollow_timer_lateness_seconds_count",

@@ -21,12 +21,14 @@ const (
 // Detector finds the cause.
 var Detector = diagnose.Detector{
 	Name:  "component-cpu",
-	Title: "A component is at its own CPU quota",
+	Title: "A component is at its own CPU limit",
 	Doc: `A component in a cgroup with a CPU quota (a container's limit, --set <component>.cpu) is stopped for the rest of each 100 ms
-once it has used its share, and everything that waits for it waits too, while the machine looks idle.
+once it has used its share, and everything that waits for it waits too, while the machine looks idle. So it does where Go runs fewer threads of a component at a time
+(GOMAXPROCS) than the machine has CPUs.
 
 **Evidence.** The process used at least 85 % of its quota over the plateau (75 % where it was stopped in at least half of the periods), and
-pods lost time. The cgroup's own count of stops is the second source; a process that was stopped in less than 10 % of the periods is cleared.
+pods lost time. The cgroup's own count of stops is the second source; a process that was stopped in less than 10 % of the periods is cleared. GOMAXPROCS is read from
+go_sched_gomaxprocs_threads; there are no stops to count.
 A starved kube-apiserver or etcd is charged with all lost time, a starved controller manager with stage controller, a
 starved scheduler with queue, decide and bind.
 
@@ -44,9 +46,12 @@ func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
 	var why string
 	var found []diagnose.Finding
 	for _, c := range v.Meta.Cluster.Components {
-		if c.CPU <= 0 || v.IsHarness(c.Name) {
+		limit, has := v.CPULimit(c.Name)
+		if !has || v.IsHarness(c.Name) {
 			continue
 		}
+		threads, byGo := v.Processors(c.Name)
+		byGo = byGo && threads == limit
 		quotas++
 		u, stops, ok := v.QuotaUse(c.Name)
 		if !ok {
@@ -54,15 +59,19 @@ func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
 		}
 		judged++
 		_, _, counted := v.Throttled(c.Name, v.Plateau)
+		counted = counted && !byGo
 		if u < usedStopped || (u < used && stops < stopped) || (counted && stops < never) {
-			why += fmt.Sprintf("; %s used %.0f %% of its %g CPU", c.Name, 100*u, c.CPU)
+			why += fmt.Sprintf("; %s used %.0f %% of its %g CPU", c.Name, 100*u, limit)
 			continue
 		}
 		if !v.Symptom() {
-			why += fmt.Sprintf("; %s used %.0f %% of its %g CPU, but pods were not held up", c.Name, 100*u, c.CPU)
+			why += fmt.Sprintf("; %s used %.0f %% of its %g CPU, but pods were not held up", c.Name, 100*u, limit)
 			continue
 		}
-		if f, ok := finding(v, c.Name, c.CPU, u, stops, counted); ok {
+		if f, ok := finding(v, c.Name, limit, u, stops, counted); ok {
+			if byGo {
+				f = ofThreads(f, c.Name, limit, u, float64(v.Meta.Machine.CPUs))
+			}
 			found = append(found, f)
 		}
 	}
@@ -77,6 +86,19 @@ func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
 		return diagnose.NotAssessed("the components' CPU quotas are not known on this cluster")
 	}
 	return diagnose.NotThere("no component has a CPU quota")
+}
+
+// ofThreads says of a finding that it is Go's threads and no quota.
+func ofThreads(f diagnose.Finding, component string, threads, u, cpus float64) diagnose.Finding {
+	f.Cause = fmt.Sprintf("%s runs %g of Go's threads at a time", component, threads)
+	f.Summary = fmt.Sprintf("%s is at capacity: GOMAXPROCS lets it run on %g of %g CPUs, and it used %.0f %% of that while pods waited for it.", component, threads, cpus, 100*u)
+	f.Evidence[1] = diagnose.Evidence{Kind: "config", Ref: `go_sched_gomaxprocs_threads{component="` + component + `"}`, Value: threads, Unit: "threads", Text: fmt.Sprintf("of Go at a time, on a machine with %g CPUs", cpus)}
+	dose := min(2*threads, cpus)
+	f.Advice.Text = fmt.Sprintf("Take GOMAXPROCS away from the environment of %s, or set it to %g. The price is that much less for everything else on the machine.", component, cpus)
+	f.Advice.Set = map[string]string{component + ".env.GOMAXPROCS": number(cpus)}
+	f.Advice.Dose[0].Set = map[string]string{component + ".env.GOMAXPROCS": number(dose)}
+	f.RefutedBy = "a run with more of Go's threads in which pods do not come faster"
+	return f
 }
 
 func finding(v *diagnose.View, component string, quota, u, stops float64, counted bool) (diagnose.Finding, bool) {

@@ -184,7 +184,7 @@ func detect(v *diagnose.View, earlier []diagnose.Finding) diagnose.Outcome {
 		case v.IsHarness(r.Component) && r.Kind == "cpu", r.Kind == "workers", r.Kind == "client-limit":
 			continue
 		}
-		if _, quota := v.Quota(r.Component); r.Kind == "cpu" && r.Component != diagnose.Machine && !quota {
+		if _, quota := v.CPULimit(r.Component); r.Kind == "cpu" && r.Component != diagnose.Machine && !quota {
 			continue // without a quota its CPU is the machine's
 		}
 		if r.Utilisation >= near {
