@@ -12,7 +12,7 @@ help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: build
-build: $(BIN)/kubedyno-lab ui/static/page.js kubedyno ## build kubedyno, kubedyno-lab, kubedyno-pause and the report page into bin/
+build: $(BIN)/kubedyno-lab $(BIN)/kubedyno-coredns ui/static/page.js kubedyno ## build kubedyno, kubedyno-lab, kubedyno-coredns, kubedyno-pause and the report page into bin/
 
 .PHONY: kubedyno
 kubedyno: ui/static/page.js
@@ -21,6 +21,9 @@ kubedyno: ui/static/page.js
 
 $(BIN)/kubedyno-lab: $(LAB_SRC)
 	cd lab && $(GO) build -trimpath -ldflags "$$(./hack/ldflags)" -o ../$(BIN)/kubedyno-lab ./cmd/kubedyno-lab
+
+$(BIN)/kubedyno-coredns: $(LAB_SRC)
+	cd lab && $(GO) build -trimpath -ldflags '-s -w' -o ../$(BIN)/kubedyno-coredns ./cmd/kubedyno-coredns
 
 ui/node_modules: ui/package.json ui/package-lock.json
 	cd ui && npm ci --no-audit --no-fund --loglevel=error

@@ -1,6 +1,6 @@
 // Command kubedyno-lab is a whole Kubernetes control plane in one binary: etcd,
 // kube-apiserver, kube-controller-manager, kube-scheduler, kubectl, and kubelet
-// for a real node beside the simulated ones.
+// and kube-proxy for a real node beside the simulated ones.
 //
 // It runs as one process per component, named by argv[0] or by the first
 // argument:
@@ -37,6 +37,7 @@ import (
 	kubectlutil "k8s.io/kubectl/pkg/cmd/util"
 	apiserver "k8s.io/kubernetes/cmd/kube-apiserver/app"
 	controllermanager "k8s.io/kubernetes/cmd/kube-controller-manager/app"
+	proxy "k8s.io/kubernetes/cmd/kube-proxy/app"
 	scheduler "k8s.io/kubernetes/cmd/kube-scheduler/app"
 	kubelet "k8s.io/kubernetes/cmd/kubelet/app"
 )
@@ -54,6 +55,7 @@ var components = []struct {
 	{"kube-controller-manager", command(controllermanager.NewControllerManagerCommand)},
 	{"kube-scheduler", command(func() *cobra.Command { return scheduler.NewSchedulerCommand() })},
 	{"kubelet", command(func() *cobra.Command { return kubelet.NewKubeletCommand(context.Background()) })},
+	{"kube-proxy", command(proxy.NewProxyCommand)},
 	{"kubectl", runKubectl},
 }
 
