@@ -67,6 +67,9 @@ func (x *explainer) cluster() {
 		x.seeded(c)
 		if c.Nodes.Real > 0 {
 			x.line("  And %s: containerd and a kubelet, in namespaces of their own on this machine.", count(c.Nodes.Real, "real node"))
+			if c.Proxy {
+				x.line("  On each of them kube-proxy; %s of CoreDNS in pods.", count(c.DNS, "replica"))
+			}
 		}
 	}
 	x.storage()

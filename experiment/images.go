@@ -21,9 +21,15 @@ func (e *Experiment) Images() []string {
 			imagesOf(map[string]any(p.Update.Pods), names)
 		}
 	})
+	if slices.ContainsFunc(e.Actors, func(a Actor) bool { return a.Do == ActAddonUser }) {
+		names[AddonImage] = true
+	}
 	delete(names, "")
 	return slices.Sorted(maps.Keys(names))
 }
+
+// AddonImage is what the pods of add-ons run that an addon-user enables.
+const AddonImage = "registry.k8s.io/pause:3.10"
 
 // imagesOf finds the images of containers, wherever in a manifest pods are.
 func imagesOf(v any, names map[string]bool) {

@@ -91,6 +91,10 @@ type Cluster struct {
 	// CPU is a quota in cores that the control plane's components have together; 0
 	// is none.
 	CPU float64 `yaml:"cpu" rule:"min=0.05,max=1024"`
+	// Proxy has each real node run kube-proxy, and DNS is how many replicas of
+	// CoreDNS run in pods, behind a Service. They are for real nodes only.
+	Proxy bool `yaml:"proxy"`
+	DNS   int  `yaml:"dns" rule:"min=0,max=10"`
 	// Storage is a simulated CSI driver; left out, there is none.
 	Storage *Storage `yaml:"storage"`
 
@@ -249,6 +253,9 @@ type ActorKind string
 
 // The kinds of actor; load/actor performs them.
 const (
+	ActAddonHook     ActorKind = "addon-hook"      // the real kubectl, when a folder of add-ons changes
+	ActAddonManager  ActorKind = "addon-manager"   // the real kubectl with that folder, by the clock
+	ActAddonUser     ActorKind = "addon-user"      // puts add-ons into it
 	ActApplyOnChange ActorKind = "apply-on-change" // the real kubectl, when something changed
 	ActConnections   ActorKind = "connections"     // a connection for each request
 	ActController    ActorKind = "controller"      // an informer on pods, and a patch for each
@@ -270,6 +277,7 @@ const (
 
 func (ActorKind) values() []string {
 	return []string{
+		string(ActAddonHook), string(ActAddonManager), string(ActAddonUser),
 		string(ActApplyOnChange), string(ActConnections), string(ActController), string(ActDiskWriter), string(ActElectors), string(ActEvents), string(ActHeartbeats),
 		string(ActInstaller), string(ActKubectlApply), string(ActLister), string(ActLockers), string(ActOwner), string(ActRelister),
 		string(ActScraper), string(ActWatchers), string(ActWebhook), string(ActWriters),

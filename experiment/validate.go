@@ -287,6 +287,12 @@ func (e *Experiment) problems() Problems {
 	if e.Cluster.Existing && e.Cluster.Nodes.Real > 0 {
 		c.problems = append(c.problems, c.src.problem("cluster.nodes.real", "a real node needs a lab, which signs its certificate: leave it out, or run without --kubeconfig"))
 	}
+	if e.Cluster.Proxy && e.Cluster.Nodes.Real == 0 {
+		c.problems = append(c.problems, c.src.problem("cluster.proxy", "kube-proxy runs on real nodes, and there is none: set cluster.nodes.real, or leave it out"))
+	}
+	if e.Cluster.DNS > 0 && !e.Cluster.Proxy {
+		c.problems = append(c.problems, c.src.problem("cluster.dns", "CoreDNS reaches the API server through its Service: set cluster.proxy, or leave it out"))
+	}
 	if n := e.Cluster.Node; n.Traffic == TrafficLeast && n.Identity == IdentityOwn && c.src.present("cluster.node.identity") {
 		c.problems = append(c.problems, c.src.problem("cluster.node.identity", "least traffic has one watch for the pods of all nodes, which no node's own identity may open: leave identity out, or say pooled"))
 	}
@@ -353,6 +359,9 @@ func (c *checker) apps() {
 // uses lists the keys that have a meaning for each kind of actor, besides those
 // that all have.
 var uses = map[ActorKind][]string{
+	ActAddonHook:     {"rate", "objects"},
+	ActAddonManager:  {"rate", "objects"},
+	ActAddonUser:     {"rate", "objects"},
 	ActApplyOnChange: {"rate", "objects"},
 	ActConnections:   {"rate", "count"},
 	ActController:    {"count", "qps", "burst"},

@@ -483,7 +483,7 @@ func fullMeta() Meta {
 		Machine: Machine{CPUs: 2, Model: "some CPU", MemoryBytes: 8 << 30, Kernel: "6.18.0", OS: "Debian 12", Virtual: "kvm", Cgroup: "v2", Disk: "ext4", GoMaxProcs: 2, LoadAverage: 0.25},
 		Workload: Workload{Experiment: "experiment.yaml", ExpectedPods: 1000, ExpectedClaims: 100, Controller: "Deployment", OfferedRate: 20, Seed: 1, Shape: "0123456789ab",
 			Objectives: []Objective{{Name: "startup", Indicator: "pod-startup", Quantile: 0.99, Limit: 5, Unit: "s", Value: 1.5, N: 1000, Met: true, Assessed: true, Reason: "enough"}}},
-		Nodes:      Nodes{Count: 50, Identity: "own", Simulated: true, Real: 1, Seeded: 2, SeededPods: 3, SeedSeconds: 0.4, Fidelity: "× 0.8", ReadySeconds: 2.5, SchedulableSeconds: 4, StartDelayMedian: 0.3, StartDelayP99: 1},
+		Nodes:      Nodes{Count: 50, Identity: "own", Simulated: true, Real: 1, Seeded: 2, SeededPods: 3, SeedSeconds: 0.4, Fidelity: "× 0.8", ReadySeconds: 2.5, SchedulableSeconds: 4, ServiceSeconds: 12, StartDelayMedian: 0.3, StartDelayP99: 1},
 		Phases:     []Phase{{Name: "steady", Kind: PhaseSteady, Start: at(1), End: at(61)}},
 		Collectors: []Observer{{Name: "metrics", IntervalSeconds: 1, Samples: 100, CPUSeconds: 0.5, Note: "two tiers"}},
 		Gaps:       []Gap{{Collector: "requests", Subject: "requests", Reason: "no audit log", Start: at(1), End: at(2)}},

@@ -53,10 +53,21 @@ func (s *session) startActor(ctx context.Context, a experiment.Actor) error {
 	if c.Kubeconfig, err = s.actorKubeconfig(a.Name); err != nil {
 		return err
 	}
-	if a.Do == experiment.ActKubectlApply || a.Do == experiment.ActApplyOnChange {
+	switch a.Do {
+	case experiment.ActAddonHook, experiment.ActAddonManager, experiment.ActAddonUser:
+		if c.Folder, err = s.actorFolder(addonFolder); err != nil {
+			return err
+		}
+		c.Image = experiment.AddonImage
+	}
+	switch a.Do {
+	case experiment.ActKubectlApply, experiment.ActApplyOnChange, experiment.ActAddonHook, experiment.ActAddonManager:
 		if c.Kubectl, err = s.kubectl(); err != nil {
 			return err
 		}
+	}
+	switch a.Do {
+	case experiment.ActKubectlApply, experiment.ActApplyOnChange, experiment.ActAddonHook, experiment.ActAddonManager, experiment.ActAddonUser:
 		if c.Cache, err = s.actorFolder(a.Name); err != nil {
 			return err
 		}
@@ -164,6 +175,10 @@ func (s *session) actorKubeconfig(name string) (string, error) {
 	path := filepath.Join(dir, "kubeconfig")
 	return path, os.WriteFile(path, config, 0o600)
 }
+
+// addonFolder is the folder that add-on managers of the run apply. No actor has
+// a name with a dot.
+const addonFolder = "addons.d"
 
 // actorFolder is where an actor's files are: they go with the lab, or at the end.
 func (s *session) actorFolder(name string) (string, error) {

@@ -4,11 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"time"
 
 	"github.com/kubedyno/kubedyno/cluster/lab"
 	"github.com/kubedyno/kubedyno/cluster/realnode"
+	"github.com/kubedyno/kubedyno/collect/metrics"
 	"github.com/kubedyno/kubedyno/collect/process"
+	"github.com/kubedyno/kubedyno/collect/profile"
 	"github.com/kubedyno/kubedyno/hollow"
 	"github.com/kubedyno/kubedyno/record"
 )
@@ -23,11 +26,21 @@ func (s *session) startRealNodes(ctx context.Context, n int) error {
 	if err != nil {
 		return err
 	}
+	cluster := s.o.Experiment.Cluster
+	var programs map[string]string
+	if cluster.DNS > 0 {
+		dns, err := realnode.FindDNS(path)
+		if err != nil {
+			return err
+		}
+		programs = map[string]string{dnsImage: dns}
+	}
 	for i := range n {
 		began := s.o.Now()
 		node, err := realnode.Start(ctx, realnode.Config{
 			Name: fmt.Sprintf("real-%d", i), Number: i, Lab: path,
 			Images: s.o.Experiment.Images(), Labels: map[string]string{hollow.RunLabel: s.id},
+			Programs: programs, Proxy: cluster.Proxy,
 		}.For(s.plane))
 		if err != nil {
 			return err
@@ -40,20 +53,33 @@ func (s *session) startRealNodes(ctx context.Context, n int) error {
 		}
 		s.note("real node %s: Ready after %.1f s", info.Name, info.ReadySeconds)
 	}
-	s.w.Gap(record.Gap{Collector: "metrics", Subject: "kubelet", Reason: "the metrics, profiles and logs of real nodes are not collected"})
-	return s.w.Update(func(m *record.Meta) {
+	s.w.Gap(record.Gap{Collector: "metrics", Subject: "kubelet", Reason: "the metrics and profiles of kubelet and containerd, and the logs of real nodes, are not collected"})
+	if err := s.w.Update(func(m *record.Meta) {
 		m.Nodes.Count += n
 		m.Nodes.Real = n
-	})
+	}); err != nil {
+		return err
+	}
+	return s.startDNS(ctx)
 }
 
 // joinReal makes a node's processes ones that are watched. Its keeper is ours.
 func (s *session) joinReal(node *realnode.Node) error {
 	info := node.Info()
-	for _, c := range []record.Component{
+	all := []record.Component{
 		{Name: "kubelet", PID: info.KubeletPID, Version: s.plane.Version},
 		{Name: "containerd", PID: info.ContainerdPID},
-	} {
+	}
+	if info.ProxyPID != 0 {
+		c := record.Component{Name: "kube-proxy", PID: info.ProxyPID, Version: s.plane.Version}
+		all = append(all, c)
+		s.note("kube-proxy on %s, by %s", info.Name, info.ProxyMode)
+		if s.metrics != nil {
+			instance, client := fmt.Sprintf("%s@%d", c.Name, c.PID), nodeClient(node)
+			s.askOnNode(c.Name, instance, node.ProxyURL(), node.ProxyURL(), client)
+		}
+	}
+	for _, c := range all {
 		c.Instance = fmt.Sprintf("%s@%d", c.Name, c.PID)
 		s.attach(process.Component{Name: c.Name, PID: c.PID})
 		if err := s.w.Update(func(m *record.Meta) { m.Cluster.Components = append(m.Cluster.Components, c) }); err != nil {
@@ -64,10 +90,24 @@ func (s *session) joinReal(node *realnode.Node) error {
 	return s.addHarness(record.Component{Name: realnode.KeeperName, PID: node.KeeperPID()})
 }
 
+// askOnNode has a process on a real node asked for its metrics and profiles.
+func (s *session) askOnNode(component, instance, metricsAt, pprofAt string, client *http.Client) {
+	t := metrics.Target{Component: component, Instance: instance, URL: metricsAt + "/metrics", Client: client}
+	s.metrics.Add(t)
+	s.onNodes = append(s.onNodes, t)
+	s.profile.Add(profile.Target{Component: component, Instance: instance, URL: pprofAt + "/debug/pprof", Client: client})
+}
+
 // stopRealNodes ends them before the control plane that they belong to.
 func (s *session) stopRealNodes(ctx context.Context) error {
 	stop, cancel := context.WithTimeout(context.WithoutCancel(ctx), realStopTimeout)
 	defer cancel()
+	if s.metrics != nil { // nobody will answer any more
+		for _, t := range s.onNodes {
+			s.metrics.Remove(t.Component, t.Instance)
+		}
+	}
+	s.onNodes = nil
 	var errs []error
 	for _, n := range s.real {
 		errs = append(errs, n.Stop(stop))

@@ -45,6 +45,7 @@ type session struct {
 	hollow  hollowProcess
 	csi     *csi // nil where there is no storage
 	real    []*realnode.Node
+	onNodes []metrics.Target // processes on them that are asked
 	actors  map[string]*child
 	folder  string // of the actors, where there is no lab to hold it
 	worker  *load.Worker

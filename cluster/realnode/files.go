@@ -28,6 +28,7 @@ const (
 	socket        = "/run/containerd/containerd.sock"
 	kubeletPort   = "10250"
 	apiAddress    = "127.0.0.1:6443"
+	proxyPort     = "10249"
 )
 
 // Names within the state folder.
@@ -35,7 +36,8 @@ const (
 	keeperLog     = "keeper.log"
 	kubeletLog    = "kubelet.log"
 	containerdLog = "containerd.log"
-	imageFile     = "image.tar"
+	proxyLog      = "kube-proxy.log"
+	proxyFile     = "kube-proxy.kubeconfig"
 	criFile       = "containerd.toml"
 	netDir        = "net.d"
 	kubeletSub    = "kubelet"
@@ -69,17 +71,29 @@ func (c *Config) writeFiles(cgroupRoot string) error {
 	if err != nil {
 		return fmt.Errorf("authority of the kubelet's clients: %w", err)
 	}
-	kubeconfig, err := c.kubeconfig()
+	kubeconfig, err := c.kubeconfig("system:node:"+c.Name, "system:nodes")
 	if err != nil {
 		return err
 	}
-	image, err := os.Create(c.file(imageFile))
+	images, err := c.images()
 	if err != nil {
 		return err
 	}
-	defer image.Close()
-	if err := c.writeImage(image); err != nil {
-		return fmt.Errorf("image of %s: %w", c.Pause, err)
+	for _, i := range images {
+		if err := i.write(c.file(i.file())); err != nil {
+			return fmt.Errorf("image of %s: %w", i.program, err)
+		}
+	}
+	if c.Proxy {
+		// What kubeadm gives it a service account for; the user is bound to the
+		// same role by the API server itself.
+		proxy, err := c.kubeconfig("system:kube-proxy")
+		if err != nil {
+			return err
+		}
+		if err := os.WriteFile(c.file(proxyFile), proxy, 0o600); err != nil {
+			return err
+		}
 	}
 	for name, content := range map[string][]byte{
 		filepath.Join(kubeletSub, "clients.crt"):    ca,
@@ -92,12 +106,12 @@ func (c *Config) writeFiles(cgroupRoot string) error {
 			return err
 		}
 	}
-	return image.Close()
+	return nil
 }
 
-// kubeconfig makes the node's own identity and how it reaches the API server:
-// through its keeper, by the name that the server's certificate has.
-func (c *Config) kubeconfig() ([]byte, error) {
+// kubeconfig makes an identity and how it reaches the API server: through the
+// node's keeper, by the name that the server's certificate has.
+func (c *Config) kubeconfig(user string, groups ...string) ([]byte, error) {
 	server, err := url.Parse(c.Server)
 	if err != nil || server.Hostname() == "" {
 		return nil, fmt.Errorf("server %q is not a URL", c.Server)
@@ -107,7 +121,7 @@ func (c *Config) kubeconfig() ([]byte, error) {
 		return nil, fmt.Errorf("authority of the API server: %w", err)
 	}
 	// What TLS bootstrap would have given it.
-	cert, key, err := clientcert.Sign(c.NodeCA.CertFile, c.NodeCA.KeyFile, "system:node:"+c.Name, "system:nodes")
+	cert, key, err := clientcert.Sign(c.NodeCA.CertFile, c.NodeCA.KeyFile, user, groups...)
 	if err != nil {
 		return nil, err
 	}
@@ -212,20 +226,45 @@ func fullName(image string) (string, error) {
 	return image, nil
 }
 
-// writeImage writes the image as `docker save` does: one layer that holds
-// /pause, under every name that was asked for.
-func (c *Config) writeImage(w io.Writer) error {
-	program, err := os.ReadFile(c.Pause)
+// An image holds one program, under every name that was asked for.
+type image struct {
+	program string // its path on this machine
+	entry   string // its name in the image
+	names   []string
+}
+
+// file is the image's name within the state folder.
+func (i image) file() string { return "image-" + i.entry + ".tar" }
+
+// images are those that the node has: first that of kubedyno-pause.
+func (c *Config) images() ([]image, error) {
+	pause := map[string]bool{sandboxImage: true}
+	var all []image
+	for _, named := range slices.Sorted(maps.Keys(c.Programs)) {
+		name, err := fullName(named)
+		if err != nil {
+			return nil, err
+		}
+		program := c.Programs[named]
+		all = append(all, image{program, strings.TrimPrefix(filepath.Base(program), "kubedyno-"), []string{name}})
+	}
+	for _, named := range c.Images {
+		name, err := fullName(named)
+		if err != nil {
+			return nil, err
+		}
+		if !slices.ContainsFunc(all, func(i image) bool { return slices.Contains(i.names, name) }) {
+			pause[name] = true
+		}
+	}
+	return append([]image{{c.Pause, "pause", slices.Sorted(maps.Keys(pause))}}, all...), nil
+}
+
+// write writes the image as `docker save` does: one layer that holds the program.
+func (i image) write(path string) error {
+	program, err := os.ReadFile(i.program)
 	if err != nil {
 		return err
-	}
-	names := map[string]bool{sandboxImage: true}
-	for _, image := range c.Images {
-		name, err := fullName(image)
-		if err != nil {
-			return err
-		}
-		names[name] = true
 	}
 	type file struct {
 		name string
@@ -246,22 +285,30 @@ func (c *Config) writeImage(w io.Writer) error {
 		return t.Close()
 	}
 	var layer bytes.Buffer
-	if err := archive(&layer, file{"pause", 0o755, program}); err != nil {
+	if err := archive(&layer, file{i.entry, 0o755, program}); err != nil {
 		return err
 	}
 	config, err := json.Marshal(map[string]any{
 		"architecture": runtime.GOARCH, "os": "linux",
-		"config": map[string]any{"Entrypoint": []string{"/pause"}},
+		"config": map[string]any{"Entrypoint": []string{"/" + i.entry}},
 		"rootfs": map[string]any{"type": "layers", "diff_ids": []string{fmt.Sprintf("sha256:%x", sha256.Sum256(layer.Bytes()))}},
 	})
 	if err != nil {
 		return err
 	}
 	manifest, err := json.Marshal([]map[string]any{{
-		"Config": "config.json", "RepoTags": slices.Sorted(maps.Keys(names)), "Layers": []string{"layer.tar"},
+		"Config": "config.json", "RepoTags": i.names, "Layers": []string{"layer.tar"},
 	}})
 	if err != nil {
 		return err
 	}
-	return archive(w, file{"manifest.json", 0o644, manifest}, file{"config.json", 0o644, config}, file{"layer.tar", 0o644, layer.Bytes()})
+	w, err := os.Create(path)
+	if err != nil {
+		return err
+	}
+	defer w.Close()
+	if err := archive(w, file{"manifest.json", 0o644, manifest}, file{"config.json", 0o644, config}, file{"layer.tar", 0o644, layer.Bytes()}); err != nil {
+		return err
+	}
+	return w.Close()
 }

@@ -13,6 +13,7 @@ import (
 type host struct {
 	containerd, ctr, runc string
 	plugins               string // folder of CNI plugins
+	proxyMode             string // how kube-proxy can work; empty where it cannot
 }
 
 // ErrNotPossible says that this machine, or this user, cannot have a real node.
@@ -55,6 +56,12 @@ func findHost() (host, error) {
 	}
 	if h.plugins == "" {
 		missing = append(missing, "the CNI plugins bridge, host-local and loopback in "+strings.Join(pluginDirs, ", ")+" (package containernetworking-plugins)")
+	}
+	switch { // in the order in which Kubernetes prefers them
+	case find("nft") != "":
+		h.proxyMode = "nftables"
+	case find("iptables") != "" && find("iptables-restore") != "":
+		h.proxyMode = "iptables"
 	}
 	if len(missing) > 0 {
 		return h, fmt.Errorf("%w: %s missing: install them (Debian: apt-get install --no-install-recommends containerd runc containernetworking-plugins), or use hollow nodes",

@@ -101,8 +101,14 @@ func (in *inside) run(ctx context.Context) error {
 		return err
 	}
 	defer containerd.Stop(context.Background())
-	if err := in.importImage(ctx); err != nil {
+	images, err := in.cfg.images()
+	if err != nil {
 		return err
+	}
+	for _, i := range images {
+		if err := in.importImage(ctx, in.cfg.file(i.file())); err != nil {
+			return err
+		}
 	}
 	kubelet, err := spawner.Start(ctx, proc.Config{
 		Name: "kubelet", Path: in.cfg.Lab, Argv0: "kubelet", Args: in.kubeletArgs(),
@@ -113,8 +119,21 @@ func (in *inside) run(ctx context.Context) error {
 		return err
 	}
 	defer kubelet.Stop(context.Background())
+	all := []*proc.Process{containerd, kubelet}
+	if in.cfg.Proxy {
+		proxy, err := spawner.Start(ctx, proc.Config{
+			Name: "kube-proxy", Path: in.cfg.Lab, Argv0: "kube-proxy", Args: in.proxyArgs(),
+			LogFile: in.cfg.file(proxyLog), Dir: in.cfg.Dir, Grace: 2 * time.Second,
+			Ready: func(ctx context.Context) error { return answers(ctx, "http://127.0.0.1:10256/healthz") },
+		})
+		if err != nil {
+			return err
+		}
+		defer proxy.Stop(context.Background())
+		all = append(all, proxy)
+	}
 	in.emit(event{Event: "serving"})
-	for _, p := range []*proc.Process{containerd, kubelet} {
+	for _, p := range all {
 		go func() {
 			<-p.Done()
 			if !p.Stopping() {
@@ -233,15 +252,30 @@ func (in *inside) ctr(ctx context.Context, args ...string) error {
 	return nil
 }
 
-func (in *inside) importImage(ctx context.Context) error {
-	err := in.ctr(ctx, "images", "import", in.cfg.file(imageFile))
+func (in *inside) importImage(ctx context.Context, file string) error {
+	err := in.ctr(ctx, "images", "import", file)
 	if err != nil {
 		// containerd 2 imports through a service that may be missing, unless told.
-		if again := in.ctr(ctx, "images", "import", "--local", in.cfg.file(imageFile)); again != nil {
-			return fmt.Errorf("import the image: %w", errors.Join(err, again))
+		if again := in.ctr(ctx, "images", "import", "--local", file); again != nil {
+			return fmt.Errorf("import the image %s: %w", filepath.Base(file), errors.Join(err, again))
 		}
 	}
 	return nil
+}
+
+// proxyArgs are kubeadm's settings, without those that would change limits of
+// connection tracking, which are the whole machine's.
+func (in *inside) proxyArgs() []string {
+	return []string{
+		"--kubeconfig=" + in.cfg.file(proxyFile),
+		"--hostname-override=" + in.cfg.Name,
+		"--proxy-mode=" + in.cfg.host.proxyMode,
+		"--cluster-cidr=" + in.cfg.podRange(),
+		"--metrics-bind-address=127.0.0.1:" + proxyPort,
+		"--profiling",
+		"--conntrack-max-per-core=0", "--conntrack-min=0",
+		"--conntrack-tcp-timeout-established=0s", "--conntrack-tcp-timeout-close-wait=0s",
+	}
 }
 
 func (in *inside) kubeletArgs() []string {
@@ -266,8 +300,10 @@ func (in *inside) kubeletArgs() []string {
 }
 
 // healthy asks the kubelet's health endpoint.
-func healthy(ctx context.Context) error {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://127.0.0.1:10248/healthz", nil)
+func healthy(ctx context.Context) error { return answers(ctx, "http://127.0.0.1:10248/healthz") }
+
+func answers(ctx context.Context, url string) error {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
 		return err
 	}
@@ -278,7 +314,7 @@ func healthy(ctx context.Context) error {
 	}
 	defer resp.Body.Close()
 	if resp.StatusCode != http.StatusOK {
-		return fmt.Errorf("/healthz answers %s", resp.Status)
+		return fmt.Errorf("%s answers %s", url, resp.Status)
 	}
 	return nil
 }

@@ -4,18 +4,21 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
+	"net/netip"
 	"net/url"
 	"os"
 	"os/exec"
 	"os/signal"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -157,6 +160,9 @@ func (k *keeper) run(ctx context.Context, ownerGone <-chan struct{}) error {
 				return errors.New(ev.Error)
 			case ev.Event == "serving":
 				info.KubeletPID, info.ContainerdPID = k.pidOf("kubelet"), k.pidOf("containerd")
+				if k.cfg.Proxy {
+					info.ProxyPID, info.ProxyMode = k.pidOf("kube-proxy"), k.cfg.host.proxyMode
+				}
 				go func() { ready <- k.awaitReady(starting) }()
 			case ev.Event == "exited":
 				k.emit(ev)
@@ -233,26 +239,50 @@ func (k *keeper) connect(pid int) (metrics string, err error) {
 	if err != nil {
 		return "", err
 	}
-	var api net.Listener
+	var inside []net.Listener // the API server, to those who are on the node
 	err = within(pid, func() error {
-		if err := linkUp(k.cfg.address()); err != nil {
+		listen := func(address string) error {
+			l, err := net.Listen("tcp", address)
+			if err == nil {
+				inside = append(inside, l)
+			}
 			return err
 		}
-		api, err = net.Listen("tcp", apiAddress)
-		return err
+		if err := linkUp("lo:node", k.cfg.address()); err != nil {
+			return err
+		}
+		if err := listen(apiAddress); err != nil || !k.cfg.Proxy {
+			return err
+		}
+		// What the Service `kubernetes` leads to.
+		if err := linkUp("lo:api", endpointAddress); err != nil {
+			return err
+		}
+		// A machine has a default route, by which packets to a Service begin their
+		// way before kube-proxy's rules give them another. There is none here.
+		if err := route(serviceRange); err != nil {
+			return err
+		}
+		return listen(net.JoinHostPort(endpointAddress, server.Port()))
 	})
+	k.mu.Lock()
+	for _, l := range inside {
+		k.closer = append(k.closer, l)
+	}
+	k.mu.Unlock()
 	if err != nil {
 		return "", fmt.Errorf("network of the node: %w", err)
 	}
 	outside, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
-		_ = api.Close()
 		return "", err
 	}
 	k.mu.Lock()
-	k.closer = append(k.closer, api, outside)
+	k.closer = append(k.closer, outside)
 	k.mu.Unlock()
-	go forward(api, func() (net.Conn, error) { return net.Dial("tcp", server.Host) })
+	for _, l := range inside {
+		go forward(l, func() (net.Conn, error) { return net.Dial("tcp", server.Host) })
+	}
 	kubelet := net.JoinHostPort(k.cfg.address(), kubeletPort)
 	go forward(outside, func() (conn net.Conn, err error) {
 		err = within(pid, func() error { conn, err = net.Dial("tcp", kubelet); return err })
@@ -324,27 +354,32 @@ func (k *keeper) askReady(ctx context.Context, client *http.Client) error {
 
 // pidOf finds a child of the inside by its name: it knows its children by
 // numbers that are of its namespace.
-func (k *keeper) pidOf(comm string) int {
-	children := func(pid int) (all []int) {
-		tasks, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid))
-		for _, t := range tasks {
-			b, _ := os.ReadFile(t)
-			for f := range strings.FieldsSeq(string(b)) {
-				if n, err := strconv.Atoi(f); err == nil {
-					all = append(all, n)
-				}
-			}
-		}
-		return all
-	}
-	for _, worker := range children(k.inside.Process.Pid) {
-		for _, pid := range children(worker) {
-			if line, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid)); strings.HasPrefix(filepath.Base(strings.SplitN(string(line), "\x00", 2)[0]), comm) {
-				return pid
-			}
-		}
+func (k *keeper) pidOf(program string) int {
+	if pids := descendants(k.inside.Process.Pid, program); len(pids) > 0 {
+		return pids[0]
 	}
 	return 0
+}
+
+// descendants are the processes below one whose program has that name, sorted.
+func descendants(pid int, program string) (found []int) {
+	tasks, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid))
+	for _, t := range tasks {
+		b, _ := os.ReadFile(t)
+		for f := range strings.FieldsSeq(string(b)) {
+			child, err := strconv.Atoi(f)
+			if err != nil {
+				continue
+			}
+			line, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", child))
+			if first, _, _ := strings.Cut(string(line), "\x00"); filepath.Base(first) == program {
+				found = append(found, child)
+			}
+			found = append(found, descendants(child, program)...)
+		}
+	}
+	slices.Sort(found)
+	return found
 }
 
 // stop ends the node in order.
@@ -407,9 +442,58 @@ func within(pid int, f func() error) error {
 	return <-done
 }
 
-// linkUp brings up the loopback link and gives it one more address, the
-// node's: a kubelet refuses a loopback address, not the loopback link.
-func linkUp(address string) error {
+// endpointAddress is what a lab's API server gives as its own, of the range for
+// documentation (RFC 5737): a loopback address is refused as an endpoint.
+const endpointAddress = "203.0.113.1"
+
+// serviceRange has a lab's Services (--service-cluster-ip-range).
+const serviceRange = "10.96.0.0/12"
+
+// route sends a range of addresses to the loopback link, which is the one that
+// is there before pods are.
+func route(prefix string) error {
+	to, err := netip.ParsePrefix(prefix)
+	if err != nil {
+		return err
+	}
+	lo, err := net.InterfaceByName("lo")
+	if err != nil {
+		return err
+	}
+	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_ROUTE)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	order := binary.NativeEndian
+	attribute := func(kind uint16, value []byte) []byte {
+		b := order.AppendUint16(nil, uint16(unix.SizeofRtAttr+len(value)))
+		return append(order.AppendUint16(b, kind), value...)
+	}
+	message := []byte{unix.AF_INET, byte(to.Bits()), 0, 0, unix.RT_TABLE_MAIN, unix.RTPROT_BOOT, unix.RT_SCOPE_LINK, unix.RTN_UNICAST, 0, 0, 0, 0}
+	message = append(message, attribute(unix.RTA_DST, to.Addr().AsSlice())...)
+	message = append(message, attribute(unix.RTA_OIF, order.AppendUint32(nil, uint32(lo.Index)))...)
+	header := order.AppendUint32(nil, uint32(unix.SizeofNlMsghdr+len(message)))
+	header = order.AppendUint16(header, unix.RTM_NEWROUTE)
+	header = order.AppendUint16(header, unix.NLM_F_REQUEST|unix.NLM_F_ACK|unix.NLM_F_CREATE|unix.NLM_F_REPLACE)
+	header = order.AppendUint64(header, 0) // sequence and port
+	if err := unix.Sendto(fd, append(header, message...), 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}); err != nil {
+		return fmt.Errorf("route to %s: %w", prefix, err)
+	}
+	answer := make([]byte, 512)
+	n, _, err := unix.Recvfrom(fd, answer, 0)
+	if err != nil || n < unix.SizeofNlMsghdr+4 {
+		return fmt.Errorf("route to %s: the kernel's answer has %d bytes: %w", prefix, n, err)
+	}
+	if code := int32(order.Uint32(answer[unix.SizeofNlMsghdr:])); code != 0 {
+		return fmt.Errorf("route to %s: %w", prefix, syscall.Errno(-code))
+	}
+	return nil
+}
+
+// linkUp brings up the loopback link and gives it one more address, by an alias:
+// a kubelet refuses a loopback address, not the loopback link.
+func linkUp(name, address string) error {
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return err
@@ -423,7 +507,7 @@ func linkUp(address string) error {
 	if err := unix.IoctlIfreq(fd, unix.SIOCSIFFLAGS, lo); err != nil {
 		return fmt.Errorf("bring up the loopback link: %w", err)
 	}
-	alias, err := unix.NewIfreq("lo:node")
+	alias, err := unix.NewIfreq(name)
 	if err != nil {
 		return err
 	}

@@ -20,6 +20,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -59,7 +60,13 @@ type Config struct {
 	Pause string `json:"pause"`
 	// Images are names that pods use. Each is known to the node and stands for
 	// the one image that it has, of kubedyno-pause.
-	Images []string          `json:"images,omitempty"`
+	Images []string `json:"images,omitempty"`
+	// Programs are images that hold a program of their own, by name: its path on
+	// this machine. What is in Images too stands for these.
+	Programs map[string]string `json:"programs,omitempty"`
+	// Proxy has the node run kube-proxy, so that Services are reached from it and
+	// from its pods, the API server's own first of all.
+	Proxy  bool              `json:"proxy,omitempty"`
 	Labels map[string]string `json:"labels,omitempty"`
 	// Taints are written as kubelet's --register-with-taints takes them:
 	// key=value:effect.
@@ -98,13 +105,21 @@ const (
 const PauseBinary = "kubedyno-pause"
 
 // FindPause returns the path of kubedyno-pause: $KUBEDYNO_PAUSE, or beside lab.
-func FindPause(lab string) (string, error) {
-	path := os.Getenv("KUBEDYNO_PAUSE")
+func FindPause(lab string) (string, error) { return findBeside(lab, PauseBinary, "KUBEDYNO_PAUSE") }
+
+// DNSBinary is CoreDNS, which nodes run in pods.
+const DNSBinary = "kubedyno-coredns"
+
+// FindDNS returns the path of kubedyno-coredns: $KUBEDYNO_COREDNS, or beside lab.
+func FindDNS(lab string) (string, error) { return findBeside(lab, DNSBinary, "KUBEDYNO_COREDNS") }
+
+func findBeside(lab, name, variable string) (string, error) {
+	path := os.Getenv(variable)
 	if path == "" {
-		path = filepath.Join(filepath.Dir(lab), PauseBinary)
+		path = filepath.Join(filepath.Dir(lab), name)
 	}
 	if info, err := os.Stat(path); err != nil || info.IsDir() || info.Mode()&0o111 == 0 {
-		return "", fmt.Errorf("%s, the program in a real node's image, is not at %s: build it with `make build`, or set KUBEDYNO_PAUSE to its path", PauseBinary, path)
+		return "", fmt.Errorf("%s, the program in a real node's image, is not at %s: build it with `make build`, or set %s to its path", name, path, variable)
 	}
 	return filepath.Abs(path)
 }
@@ -133,6 +148,9 @@ func (c *Config) check() error {
 	if c.Lab == "" || c.Dir == "" {
 		return fmt.Errorf("real node %s: its kubelet (kubedyno-lab) and its state folder must be named", c.Name)
 	}
+	if c.Proxy && h.proxyMode == "" {
+		return fmt.Errorf("%w: kube-proxy needs nft (package nftables) or iptables: install one, or leave cluster.proxy out", ErrNotPossible)
+	}
 	if c.Pause == "" {
 		if c.Pause, err = FindPause(c.Lab); err != nil {
 			return err
@@ -147,6 +165,9 @@ type Info struct {
 	Name          string `json:"name"`
 	KubeletPID    int    `json:"kubeletPID"`
 	ContainerdPID int    `json:"containerdPID"`
+	// ProxyPID is kube-proxy's, and ProxyMode how it works; 0 where there is none.
+	ProxyPID  int    `json:"proxyPID,omitempty"`
+	ProxyMode string `json:"proxyMode,omitempty"`
 	// MetricsURL is the kubelet's, through the keeper. The user needs `get` on
 	// nodes/metrics.
 	MetricsURL   string   `json:"metricsURL"`
@@ -161,7 +182,7 @@ type Node struct {
 	cfg   Config
 	cmd   *exec.Cmd
 	stdin io.WriteCloser
-	// exited has what ended by itself: the kubelet, containerd, or the keeper.
+	// exited has what ended by itself: the kubelet, kube-proxy, containerd, or the keeper.
 	exited chan *proc.ExitError
 	events chan event
 	done   chan struct{}
@@ -291,7 +312,22 @@ func (n *Node) Info() Info { return n.info }
 // KeeperPID is the process that owns the node; its CPU is ours.
 func (n *Node) KeeperPID() int { return n.cmd.Process.Pid }
 
-// Exited tells of a kubelet, containerd or keeper that ended by itself; closed
+// PIDs are the node's processes with a program of that name, in pods too,
+// sorted by when they were started.
+func (n *Node) PIDs(name string) []int { return descendants(n.cmd.Process.Pid, name) }
+
+// Dial reaches what listens in the node's network: its own addresses, its pods'
+// and Services.
+func (n *Node) Dial(ctx context.Context, network, address string) (conn net.Conn, err error) {
+	var d net.Dialer
+	err = within(n.info.KubeletPID, func() error { conn, err = d.DialContext(ctx, network, address); return err })
+	return conn, err
+}
+
+// ProxyURL is kube-proxy's address in the node's network.
+func (n *Node) ProxyURL() string { return "http://127.0.0.1:" + proxyPort }
+
+// Exited tells of a kubelet, kube-proxy, containerd or keeper that ended by itself; closed
 // when the node has ended.
 func (n *Node) Exited() <-chan *proc.ExitError { return n.exited }
 

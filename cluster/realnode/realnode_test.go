@@ -60,14 +60,26 @@ func TestImage(t *testing.T) {
 	if err := os.WriteFile(program, []byte("a program"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	c := Config{Pause: program, Images: []string{"nginx", "nginx:latest"}}
-	var b bytes.Buffer
-	if err := c.writeImage(&b); err != nil {
+	c := Config{Pause: program, Images: []string{"nginx", "nginx:latest", "example.org/served:1"},
+		Programs: map[string]string{"example.org/served:1": "/bin/kubedyno-served"}}
+	images, err := c.images()
+	if err != nil {
 		t.Fatal(err)
 	}
+	if len(images) != 2 || images[1].entry != "served" || strings.Join(images[1].names, " ") != "example.org/served:1" {
+		t.Errorf("images %+v", images)
+	}
+	if err := images[0].write(program + ".tar"); err != nil {
+		t.Fatal(err)
+	}
+	written, err := os.ReadFile(program + ".tar")
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := bytes.NewReader(written)
 	var manifest []struct{ RepoTags []string }
 	var layer []byte
-	for r := tar.NewReader(&b); ; {
+	for r := tar.NewReader(b); ; {
 		h, err := r.Next()
 		if err == io.EOF {
 			break

@@ -69,6 +69,9 @@ type Config struct {
 	// Kubectl is the program to run as kubectl, Cache a folder for what is kept.
 	Kubectl string `json:"kubectl,omitempty"`
 	Cache   string `json:"cache,omitempty"`
+	// Folder has the add-ons of the run, Image is what those that are enabled run.
+	Folder string `json:"folder,omitempty"`
+	Image  string `json:"image,omitempty"`
 }
 
 // Event is a line that the process writes.

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -185,11 +186,47 @@ func TestKinds(t *testing.T) {
 	did := func(text, action, result string) bool {
 		return strings.Contains(text, fmt.Sprintf("kubedyno_actor_action_duration_seconds_count{action=%q,result=%q}", action, result))
 	}
+	hooked, enabled := t.TempDir(), t.TempDir()
 	tested := map[string]bool{}
 	for _, c := range []struct {
 		Config
 		done func(metrics string) bool
 	}{
+		{Config{Do: "addon-hook", Objects: 2, Kubectl: binary, Cache: t.TempDir(), Folder: hooked}, func(m string) bool {
+			// An add-on whose file goes is taken away, and the other stays.
+			list, err := client.CoreV1().ConfigMaps(ns).List(ctx, metav1.ListOptions{LabelSelector: Label + "=the-addon-hook"})
+			if err == nil && len(list.Items) == 2 {
+				if err := os.Remove(filepath.Join(hooked, "the-addon-hook-1.json")); err != nil && !os.IsNotExist(err) {
+					t.Error(err)
+				}
+			}
+			return err == nil && len(list.Items) == 1 && list.Items[0].Name == "the-addon-hook-0" && did(m, "apply", "ok") && !did(m, "apply", "error")
+		}},
+		{Config{Do: "addon-manager", Rate: 2, Objects: 3, Kubectl: binary, Cache: t.TempDir(), Folder: t.TempDir()}, func(m string) bool {
+			list, err := client.CoreV1().ConfigMaps(ns).List(ctx, metav1.ListOptions{LabelSelector: Label + "=the-addon-manager"})
+			return err == nil && len(list.Items) == 3 && did(m, "apply", "ok") && !did(m, "apply", "error")
+		}},
+		{Config{Do: "addon-user", Rate: 5, Objects: 1, Cache: t.TempDir(), Folder: enabled, Image: "x"}, func(m string) bool {
+			// We are who applies what it puts there, and who runs it.
+			b, err := os.ReadFile(filepath.Join(enabled, "the-addon-user-0.json"))
+			if err != nil {
+				return false
+			}
+			var d appsv1.Deployment
+			if err := json.Unmarshal(b, &d); err != nil {
+				t.Fatal(err)
+			}
+			if made, err := client.AppsV1().Deployments(ns).Create(ctx, &d, metav1.CreateOptions{}); err == nil {
+				if did(m, "enable", "ok") {
+					t.Error("counted before it ran")
+				}
+				made.Status.Replicas, made.Status.ReadyReplicas, made.Status.AvailableReplicas = 1, 1, 1
+				if _, err := client.AppsV1().Deployments(ns).UpdateStatus(ctx, made, metav1.UpdateOptions{}); err != nil {
+					t.Error(err)
+				}
+			}
+			return did(m, "enable", "ok")
+		}},
 		{Config{Do: "connections", Rate: 20}, func(m string) bool { return did(m, "connect", "ok") && !did(m, "connect", "error") }},
 		{Config{Do: "controller"}, func(m string) bool {
 			p, err := client.CoreV1().Pods(ns).Get(ctx, "runs", metav1.GetOptions{})

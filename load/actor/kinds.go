@@ -34,6 +34,12 @@ import (
 )
 
 var kinds = []Kind{
+	{"addon-hook", "keeps a folder of add-ons applied as addon-manager does, when a file in it changes and at no other time",
+		Config{Rate: 1, Objects: 10}, addonHook},
+	{"addon-manager", "runs kubectl apply --prune with a folder of add-ons by the clock, as kube-addon-manager did",
+		Config{Rate: 0.2, Count: 1, Objects: 10}, addonManager},
+	{"addon-user", "puts add-ons of one pod each into the folder of the run's add-on manager, and counts how long each takes until it runs",
+		Config{Rate: 0.1, Objects: 3}, addonUser},
 	{"apply-on-change", "runs kubectl apply once, watches what it made, and applies again when that is not what it was, as add-on managers can that work by events",
 		Config{Rate: 1, Objects: 10}, applyOnChange},
 	{"connections", "opens a connection for each request, as scripts do: TLS handshake, one small read, closed",
