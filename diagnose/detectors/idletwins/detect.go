@@ -34,12 +34,21 @@ both die.
 
 **Price of the advice.** While the one replica restarts, nobody answers.
 
-**Look-alikes.** The control plane's own components, whose replicas are on different machines, and kubedyno's.`,
+**Look-alikes.** The control plane's own components, whose replicas are on different machines, and kubedyno's. The kernel's threads, and what a container runtime runs for each pod: their number follows
+from the machine and from the pods.`,
 	Detect: detect,
 }
 
 // suffix is what tells replicas of one workload apart in their names.
 var suffix = regexp.MustCompile(`-[0-9]+$|-[a-f0-9]{6,10}-[a-z0-9]{5}$`)
+
+// machinery is what the machine has of one program by its own count: the kernel's
+// threads, and what a container runtime runs for each pod.
+func machinery(command string) bool {
+	program, _, _ := strings.Cut(command, " ")
+	program = program[strings.LastIndex(program, "/")+1:]
+	return strings.HasPrefix(command, "[") || strings.HasPrefix(program, "containerd-shim") || program == "conmon" || program == "pause"
+}
 
 func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
 	switch {
@@ -56,7 +65,7 @@ func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
 		case diagnose.APIServer, diagnose.ControllerManager, diagnose.Scheduler, diagnose.Etcd:
 			continue
 		}
-		if v.IsHarness(r.Component) {
+		if v.IsHarness(r.Component) || machinery(r.Command) {
 			continue
 		}
 		key := suffix.ReplaceAllString(r.Component, "") + " " + spikes.Normal(r.Command)
