@@ -45,6 +45,9 @@ func (c *checker) phase(path string, p *Phase, inner bool) {
 		return
 	}
 	action := p.Action()
+	if p.Settle != nil && p.Settle.Paused && c.e.Cluster.Existing {
+		c.fail(path+".settle.paused", "only a lab can be frozen: leave it out, or run without --kubeconfig")
+	}
 	if p.Kind == KindSettle && p.Settle == nil && action != "" {
 		c.fail(path+".kind", "settle is for idle phases: this one has the action "+action)
 	}

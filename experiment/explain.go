@@ -261,6 +261,9 @@ func (x *explainer) does(s Step) string {
 	case s.Wait != nil:
 		return fmt.Sprintf("wait until %s, for at most %s", awaited(s), formatDuration(s.Until.Timeout))
 	}
+	if s.Settle.Paused {
+		return fmt.Sprintf("freeze the control plane for %s", formatDuration(s.Settle.For))
+	}
 	return fmt.Sprintf("do nothing for %s", formatDuration(s.Settle.For))
 }
 

@@ -591,6 +591,8 @@ type Wait struct {
 // Settle does nothing for a while, so that an idle window is observed.
 type Settle struct {
 	For time.Duration `yaml:"for" rule:"required,short,min=100ms,max=24h"`
+	// Paused freezes the control plane meanwhile. For labs only.
+	Paused bool `yaml:"paused"`
 }
 
 // Indicator is what an objective judges.

@@ -38,7 +38,8 @@ type Meta struct {
 	Workload   Workload   `json:"workload"`
 	Nodes      Nodes      `json:"nodes"`
 	Phases     []Phase    `json:"phases"`
-	Collectors []Observer `json:"collectors"` // what watched, what it cost
+	Pauses     []Pause    `json:"pauses,omitempty"` // of phases in which the control plane was frozen
+	Collectors []Observer `json:"collectors"`       // what watched, what it cost
 	Gaps       []Gap      `json:"gaps,omitempty"`
 	Access     []Access   `json:"access,omitempty"`
 	LeftOut    []string   `json:"leftOut,omitempty"` // what the simulation does not do
@@ -182,6 +183,18 @@ type Phase struct {
 
 // Window is the phase's extent.
 func (p Phase) Window() Window { return Window{p.Start, p.End} }
+
+// Pause is a stretch in which the control plane was frozen, and what became
+// meanwhile of an application, the cluster's name service, that was asked through
+// its Service.
+type Pause struct {
+	Phase         string  `json:"phase"`
+	FreezeSeconds float64 `json:"freezeSeconds"` // that it took
+	ThawSeconds   float64 `json:"thawSeconds"`   // to go on again
+	Asked         int     `json:"asked"`
+	Answered      int     `json:"answered"`
+	WorstSeconds  float64 `json:"worstSeconds"` // of the answers
+}
 
 // Observer is one collector's own account.
 type Observer struct {

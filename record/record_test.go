@@ -485,6 +485,7 @@ func fullMeta() Meta {
 			Objectives: []Objective{{Name: "startup", Indicator: "pod-startup", Quantile: 0.99, Limit: 5, Unit: "s", Value: 1.5, N: 1000, Met: true, Assessed: true, Reason: "enough"}}},
 		Nodes:      Nodes{Count: 50, Identity: "own", Simulated: true, Real: 1, Seeded: 2, SeededPods: 3, SeedSeconds: 0.4, Fidelity: "× 0.8", ReadySeconds: 2.5, SchedulableSeconds: 4, ServiceSeconds: 12, StartDelayMedian: 0.3, StartDelayP99: 1},
 		Phases:     []Phase{{Name: "steady", Kind: PhaseSteady, Start: at(1), End: at(61)}},
+		Pauses:     []Pause{{Phase: "steady", FreezeSeconds: 0.004, ThawSeconds: 0.001, Asked: 100, Answered: 99, WorstSeconds: 0.02}},
 		Collectors: []Observer{{Name: "metrics", IntervalSeconds: 1, Samples: 100, CPUSeconds: 0.5, Note: "two tiers"}},
 		Gaps:       []Gap{{Collector: "requests", Subject: "requests", Reason: "no audit log", Start: at(1), End: at(2)}},
 		Access:     []Access{{What: "pods", Collector: "objects", Grant: "list, watch pods", Allowed: true, Adds: "stages"}},

@@ -113,6 +113,8 @@ var errOver = errors.New("the others are over")
 // act does what a phase is there for.
 func (s *session) act(ctx context.Context, p experiment.Step) error {
 	switch {
+	case p.Settle != nil && p.Settle.Paused:
+		return s.frozen(ctx, p.Name, p.Settle.For)
 	case p.Settle != nil:
 		return pause(ctx, p.Settle.For)
 	case p.Wait != nil: // a wait of its own

@@ -175,11 +175,16 @@ func deployDNS(ctx context.Context, client kubernetes.Interface, replicas int) e
 	return err
 }
 
-// dnsAnswers waits until all replicas are ready, and the Service leads to one.
-func dnsAnswers(ctx context.Context, client kubernetes.Interface, node *realnode.Node, replicas int) error {
-	resolver := &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
+// dnsResolver asks CoreDNS through its Service, from a node.
+func dnsResolver(node *realnode.Node) *net.Resolver {
+	return &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return node.Dial(ctx, "udp", net.JoinHostPort(dnsAddress, "53"))
 	}}
+}
+
+// dnsAnswers waits until all replicas are ready, and the Service leads to one.
+func dnsAnswers(ctx context.Context, client kubernetes.Interface, node *realnode.Node, replicas int) error {
+	resolver := dnsResolver(node)
 	look := func() error {
 		d, err := client.AppsV1().Deployments(dnsSystem).Get(ctx, dnsProgram, metav1.GetOptions{})
 		if err != nil {

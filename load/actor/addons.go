@@ -155,7 +155,7 @@ func (a *actor) enableAndWait(ctx context.Context, i int) error {
 			},
 		},
 	}
-	if err := a.enable(m.Name, object); err != nil {
+	if err := a.act("ask", func() error { return a.enable(m.Name, object) }); err != nil {
 		return err
 	}
 	for sleep(ctx, 100*time.Millisecond) {

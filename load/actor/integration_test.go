@@ -217,8 +217,8 @@ func TestKinds(t *testing.T) {
 				t.Fatal(err)
 			}
 			if made, err := client.AppsV1().Deployments(ns).Create(ctx, &d, metav1.CreateOptions{}); err == nil {
-				if did(m, "enable", "ok") {
-					t.Error("counted before it ran")
+				if !did(m, "ask", "ok") || did(m, "enable", "ok") {
+					t.Error("counted before it ran, or not asked for")
 				}
 				made.Status.Replicas, made.Status.ReadyReplicas, made.Status.AvailableReplicas = 1, 1, 1
 				if _, err := client.AppsV1().Deployments(ns).UpdateStatus(ctx, made, metav1.UpdateOptions{}); err != nil {
