@@ -88,7 +88,7 @@ func ofCommand(v *diagnose.View, row spikes.Row, all []spikes.Row) job {
 	f := diagnose.Finding{
 		Class: diagnose.Waste, Component: "client:" + program(row.Name), Resource: "cpu", Sources: 1,
 		Cause:   fmt.Sprintf("%s every %.1f s", row.Name, row.Period),
-		Summary: fmt.Sprintf("%q runs every %.1f s and takes %.2f CPU-seconds each time, %.1f %% of a CPU all the time.", row.Name, row.Period, row.Each, 100*row.Share),
+		Summary: fmt.Sprintf("%q runs every %.1f s and takes %.2f CPU-seconds each time, %.1f %% of a CPU all the time.", short(row.Name), row.Period, row.Each, 100*row.Share),
 		Evidence: []diagnose.Evidence{
 			{Kind: "pattern", Ref: "exits, processes: " + row.Name, Value: row.Share, Unit: "CPUs", Text: fmt.Sprintf("every %.2f s ± %.2f, %d times, %.2f CPU-seconds each", row.Period, row.PeriodError, row.Count, row.Each)},
 		},
@@ -96,7 +96,8 @@ func ofCommand(v *diagnose.View, row spikes.Row, all []spikes.Row) job {
 		RefutedBy: "the same CPU while the command does not run",
 	}
 	for _, u := range all {
-		if u.What == spikes.Component && math.Abs(u.Period-row.Period) <= max(0.05*row.Period, 3*u.PeriodError) {
+		// Its own component's share is the command's, and what started it.
+		if u.What == spikes.Component && u.Name != row.Component && math.Abs(u.Period-row.Period) <= max(0.05*row.Period, 3*u.PeriodError) {
 			f.Evidence = append(f.Evidence, diagnose.Evidence{Kind: "pattern", Ref: "processes: " + u.Name, Value: u.Share, Unit: "CPUs", Text: fmt.Sprintf("%s uses another %.1f %% of a CPU in the same rhythm", u.Name, 100*u.Share)})
 		}
 	}
@@ -104,6 +105,15 @@ func ofCommand(v *diagnose.View, row spikes.Row, all []spikes.Row) job {
 	f.Cost = v.CostOf(v.TalksOf(func(t *diagnose.Talk) bool { return !t.Harness && program(t.Agent) == name }), "")
 	f.Cost.ClientCPUSeconds = &row.Total
 	return job{f, row.Period, row.Share}
+}
+
+// short is a command line as a sentence can hold it; all of it is in the cause.
+func short(command string) string {
+	const most = 60
+	if r := []rune(command); len(r) > most+10 {
+		return strings.TrimSpace(string(r[:most])) + " …"
+	}
+	return command
 }
 
 // clients are the user agents whose requests come in bursts by the clock.
