@@ -142,8 +142,8 @@ type Nodes struct {
 	Simulated          bool    `json:"simulated"`
 	ReadySeconds       float64 `json:"readySeconds,omitempty"`       // last node reported Ready
 	SchedulableSeconds float64 `json:"schedulableSeconds,omitempty"` // last not-ready taint gone
-	// ServiceSeconds is how long after the run began the cluster's name service
-	// answered through its Service; 0 where there is none.
+	// ServiceSeconds is how long after the control plane began to start the cluster's
+	// name service answered through its Service; 0 where there is none.
 	ServiceSeconds float64 `json:"serviceSeconds,omitempty"`
 	// Fidelity is what a simulated node's pods cost beside a real one's, in words.
 	Fidelity string `json:"fidelity,omitempty"`

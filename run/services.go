@@ -90,8 +90,8 @@ func (s *session) startDNS(ctx context.Context) error {
 	if err := dnsAnswers(wait, client, node, replicas); err != nil {
 		return fmt.Errorf("CoreDNS does not answer through its Service: %w", err)
 	}
-	took := s.o.Now().Sub(s.w.Meta().Started)
-	s.note("CoreDNS: %d ready, answers through its Service %.1f s after the run began", replicas, took.Seconds())
+	took := s.o.Now().Sub(s.began)
+	s.note("CoreDNS: %d ready, answers through its Service %.1f s after the control plane began to start", replicas, took.Seconds())
 	if err := s.w.Update(func(m *record.Meta) { m.Nodes.ServiceSeconds = took.Seconds() }); err != nil {
 		return err
 	}

@@ -46,6 +46,7 @@ type session struct {
 	csi     *csi // nil where there is no storage
 	real    []*realnode.Node
 	onNodes []metrics.Target // processes on them that are asked
+	began   time.Time        // when the control plane began to be started
 	actors  map[string]*child
 	folder  string // of the actors, where there is no lab to hold it
 	worker  *load.Worker
@@ -86,6 +87,7 @@ func (s *session) run(ctx context.Context) (err error) {
 			return err
 		}
 	}
+	s.began = s.o.Now()
 	if s.target, err = s.startTarget(work); err != nil {
 		return err
 	}

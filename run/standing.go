@@ -108,7 +108,7 @@ func (s *Standing) Lab(ctx context.Context, e *experiment.Experiment, layer Laye
 	}
 	work, fail := context.WithCancelCause(s.until(ctx))
 	defer fail(nil)
-	p := &session{o: o, id: s.id, w: s.w, process: s.process, fail: fail}
+	p := &session{o: o, id: s.id, w: s.w, process: s.process, fail: fail, began: o.Now()}
 	target, err := newLabTarget(work, o, last, p.note)
 	if err != nil {
 		return err

@@ -2,6 +2,8 @@ package realnode
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -271,6 +273,11 @@ func TestLife(t *testing.T) {
 	cfg := nodeConfig(t, cp, "real-0")
 	cfg.Labels = map[string]string{"kubedyno.io/run": "test"}
 	cfg.Taints = []string{"kubedyno.io/real=yes:PreferNoSchedule"}
+	if h, err := findHost(); err != nil {
+		t.Fatal(err)
+	} else if cfg.Proxy = h.proxyMode != ""; !cfg.Proxy {
+		t.Log("without kube-proxy: neither nft nor iptables is here")
+	}
 	n := startNode(t, cfg)
 	info := n.Info()
 	t.Logf("%+v", info)
@@ -302,6 +309,27 @@ func TestLife(t *testing.T) {
 	groups, _ := filepath.Glob("/sys/fs/cgroup/*" + info.CgroupRoot + "/kubepods/*/pod*")
 	if more, _ := filepath.Glob("/sys/fs/cgroup" + info.CgroupRoot + "/kubepods/*/pod*"); len(groups)+len(more) == 0 {
 		t.Error("the pod has no cgroup in the node's")
+	}
+
+	if cfg.Proxy {
+		if got := n.PIDs("kube-proxy"); len(got) != 1 || got[0] != info.ProxyPID {
+			t.Errorf("kube-proxy is %v, and %d is said", got, info.ProxyPID)
+		}
+		// The API server through its Service, by a name that its certificate has.
+		ca, err := os.ReadFile(cp.CA)
+		if err != nil {
+			t.Fatal(err)
+		}
+		roots := x509.NewCertPool()
+		roots.AppendCertsFromPEM(ca)
+		eventually(t, "the API server answers through its Service", func() bool {
+			conn, err := n.Dial(t.Context(), "tcp", "10.96.0.1:443")
+			if err != nil {
+				return false
+			}
+			defer conn.Close()
+			return tls.Client(conn, &tls.Config{RootCAs: roots, ServerName: "kubernetes.default.svc"}).HandshakeContext(t.Context()) == nil
+		})
 	}
 
 	// While it runs the machine is as it was, but for processes and cgroups.

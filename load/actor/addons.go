@@ -86,18 +86,17 @@ func (a *actor) keeper() (func(context.Context) error, error) {
 			return nil, err
 		}
 	}
-	args := []string{"apply", "--kubeconfig", a.Kubeconfig, "--namespace", a.Namespace, "-f", a.Folder,
-		"-l", "kubernetes.io/cluster-service!=true," + mode + "=Reconcile", "--prune=true"}
+	args := []string{"apply", "-f", a.Folder, "-l", "kubernetes.io/cluster-service!=true," + mode + "=Reconcile", "--prune=true"}
 	for _, kind := range prunable {
 		args = append(args, "--prune-allowlist", kind)
 	}
-	args = append(args, "--recursive")
+	args = append(args, "--recursive", "--namespace", a.Namespace)
 	var once sync.Once
 	return func(ctx context.Context) error {
 		return a.act("apply", func() error {
 			cmd := exec.CommandContext(ctx, a.Kubectl, args...)
 			cmd.Args[0] = "kubectl"
-			cmd.Env = append(os.Environ(), "KUBECACHEDIR="+a.Cache)
+			cmd.Env = append(os.Environ(), "KUBECACHEDIR="+a.Cache, "KUBECONFIG="+a.Kubeconfig)
 			out, err := cmd.CombinedOutput()
 			if err != nil && ctx.Err() == nil {
 				once.Do(func() { fmt.Fprintf(a.stderr, "kubectl apply: %v: %s\n", err, bytes.TrimSpace(out)) })
