@@ -73,8 +73,8 @@ type Arm struct {
 	QuickSeconds float64 `yaml:"quickSeconds"`
 }
 
-// An Expectation is one thing that must come out. Exactly one of First, Absent,
-// Objective, Number and Change is set.
+// An Expectation is one thing that must come out. Exactly one of First, Order,
+// Absent, Objective, Number and Change is set.
 type Expectation struct {
 	// Row is the row of the list of what the authors did that it stands for.
 	Row  string `yaml:"row"`
@@ -82,7 +82,9 @@ type Expectation struct {
 	// Arm is whose runs it is about; all of them must have it.
 	Arm string `yaml:"arm"`
 
-	First     *Place   `yaml:"first"`
+	First *Place `yaml:"first"`
+	// Order is what is found, the first of it first of all, and each before the next.
+	Order     []Place  `yaml:"order"`
 	Absent    *Place   `yaml:"absent"`
 	Objective *Kept    `yaml:"objective"`
 	Number    *Bounded `yaml:"number"`
@@ -95,6 +97,8 @@ type Place struct {
 	Component string `yaml:"component"`
 	Stage     string `yaml:"stage"`
 	Resource  string `yaml:"resource"`
+	// Names is what its cause names, such as a command.
+	Names string `yaml:"names"`
 }
 
 // Kept is whether an objective of the experiment is met.
@@ -182,7 +186,7 @@ func (c *Case) check(name string) error {
 	}
 	for i, e := range c.Expect {
 		set := 0
-		for _, is := range []bool{e.First != nil, e.Absent != nil, e.Objective != nil, e.Number != nil, e.Change != nil} {
+		for _, is := range []bool{e.First != nil, len(e.Order) > 0, e.Absent != nil, e.Objective != nil, e.Number != nil, e.Change != nil} {
 			if is {
 				set++
 			}
@@ -190,7 +194,7 @@ func (c *Case) check(name string) error {
 		var err error
 		switch {
 		case set != 1:
-			err = errors.New("exactly one of first, absent, objective, number and change")
+			err = errors.New("exactly one of first, order, absent, objective, number and change")
 		case e.Number != nil && e.Number.Least == nil && e.Number.Most == nil:
 			err = errors.New("a number without a bound cannot fail")
 		case e.Number != nil:
@@ -199,6 +203,10 @@ func (c *Case) check(name string) error {
 			if err = e.Change.check(); err == nil && (e.Change.Factor > 0) == (e.Change.Flat > 0) {
 				err = errors.New("a change needs a factor, or flat")
 			}
+		case len(e.Order) == 1:
+			err = errors.New("an order of one: say first")
+		case slices.Contains(e.Order, Place{}):
+			err = errors.New("any finding at all")
 		case e.First != nil && *e.First == Place{}, e.Absent != nil && *e.Absent == Place{}:
 			err = errors.New("any finding at all")
 		}

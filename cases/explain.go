@@ -45,6 +45,12 @@ func (e Expectation) text() string {
 	switch {
 	case e.First != nil:
 		return "first is " + e.First.String()
+	case len(e.Order) > 0:
+		var places []string
+		for _, p := range e.Order {
+			places = append(places, p.String())
+		}
+		return "in this order: " + strings.Join(places, "; ")
 	case e.Absent != nil:
 		return "no " + e.Absent.String()
 	case e.Objective != nil:

@@ -95,7 +95,7 @@ const intervalRuns = 4
 // Judge holds what came out, by arm, against what must. A full run must have an
 // interval for each change, a quick one need not.
 func (c *Case) Judge(runs map[string][]Facts, quick bool) []Verdict {
-	var all []Verdict
+	var verdicts []Verdict
 	for _, e := range c.Expect {
 		v := Verdict{Row: e.Row, Arm: e.Arm, Says: e.Says}
 		of := runs[e.Arm]
@@ -114,6 +114,8 @@ func (c *Case) Judge(runs map[string][]Facts, quick bool) []Verdict {
 			v.Outcome, v.Text = Unknown, fmt.Sprintf("%s is not valid: %s", of[invalid].Recording, strings.Join(of[invalid].Invalid, "; "))
 		case e.First != nil:
 			e.First.first(of, &v)
+		case len(e.Order) > 0:
+			inOrder(e.Order, of, &v)
 		case e.Absent != nil:
 			e.Absent.absent(of, &v)
 		case e.Objective != nil:
@@ -123,9 +125,9 @@ func (c *Case) Judge(runs map[string][]Facts, quick bool) []Verdict {
 		case e.Change != nil:
 			e.Change.judge(runs[e.Change.From], runs[e.Change.To], quick, &v)
 		}
-		all = append(all, v)
+		verdicts = append(verdicts, v)
 	}
-	return all
+	return verdicts
 }
 
 // String is the place in words.
@@ -136,16 +138,19 @@ func (p Place) String() string {
 			parts = append(parts, s)
 		}
 	}
+	if p.Names != "" {
+		parts = append(parts, fmt.Sprintf("%q", p.Names))
+	}
 	return strings.Join(parts, ", ")
 }
 
 func (p Place) matches(f diagnose.Finding) bool {
-	return (p.Detector == "" || p.Detector == f.ID) && (p.Component == "" || p.Component == f.Component) &&
+	return strings.Contains(f.Cause, p.Names) && (p.Detector == "" || p.Detector == f.ID) && (p.Component == "" || p.Component == f.Component) &&
 		(p.Stage == "" || p.Stage == f.Stage) && (p.Resource == "" || p.Resource == f.Resource)
 }
 
 func found(f diagnose.Finding) string {
-	return Place{f.ID, f.Component, f.Stage, f.Resource}.String()
+	return Place{Detector: f.ID, Component: f.Component, Stage: f.Stage, Resource: f.Resource}.String()
 }
 
 // first: each run's first finding is the place.
@@ -167,6 +172,40 @@ func (p Place) first(of []Facts, v *Verdict) {
 		}
 	}
 	v.Text = fmt.Sprintf("%s first in %s: %s", found(of[0].Findings[0]), count(len(of), "run"), of[0].Findings[0].Summary)
+}
+
+// inOrder: each run's first finding is the first place, and the others come after
+// it one after another; what stands between them is no matter.
+func inOrder(places []Place, of []Facts, v *Verdict) {
+	v.Outcome = Held
+	for _, f := range of {
+		last := -1
+		for i, p := range places {
+			rank := slices.IndexFunc(f.Findings, p.matches)
+			switch {
+			case rank < 0:
+				v.Outcome, v.Text = Failed, fmt.Sprintf("%s: %s was not found; %s", f.Recording, p, all(f.Findings))
+				return
+			case i == 0 && rank > 0, rank < last:
+				v.Outcome, v.Text = Failed, fmt.Sprintf("%s: %s is number %d; %s", f.Recording, p, rank+1, all(f.Findings))
+				return
+			}
+			last = rank
+		}
+	}
+	v.Text = fmt.Sprintf("in %s: %s", count(len(of), "run"), all(of[0].Findings))
+}
+
+// all are findings in their order.
+func all(findings []diagnose.Finding) string {
+	if len(findings) == 0 {
+		return "nothing was found"
+	}
+	var names []string
+	for i, f := range findings {
+		names = append(names, fmt.Sprintf("%d. %s", i+1, f.Summary))
+	}
+	return strings.Join(names, " ")
 }
 
 // absent: no run's findings have the place.

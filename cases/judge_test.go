@@ -43,6 +43,9 @@ func TestCases(t *testing.T) {
 			}
 		}
 		for _, e := range c.Expect {
+			for _, p := range e.Order {
+				detector(t, name, p.Detector)
+			}
 			if p := e.First; p != nil && p.Detector != "" {
 				detector(t, name, p.Detector)
 			}
@@ -90,6 +93,9 @@ func TestJudge(t *testing.T) {
 	unjudged := run()
 	unjudged.Objectives = []record.Objective{{Name: "o", Reason: "there is no sample"}}
 	first := Expectation{Arm: "a", First: &Place{Detector: "lock-herd", Resource: "lock"}}
+	order := Expectation{Arm: "a", Order: []Place{{Detector: "lock-herd", Names: "so many"}, {Detector: "paced-client"}}}
+	named, other := finding("lock-herd", "client:p"), finding("heartbeats", "node")
+	named.Cause = "so many locks"
 	absent := Expectation{Arm: "a", Absent: &Place{Detector: "lock-herd"}}
 	kept := Expectation{Arm: "a", Objective: &Kept{Name: "o", Met: true}}
 	missed := Expectation{Arm: "a", Objective: &Kept{Name: "o"}}
@@ -112,6 +118,11 @@ func TestJudge(t *testing.T) {
 		{"nothing found", first, []Facts{run()}, nil, false, Failed, "nothing was found"},
 		{"not valid", first, []Facts{run(herd), bad}, nil, false, Unknown, "the generator was late"},
 		{"not run", first, nil, nil, false, LeftOut, ""},
+		{"in order", order, []Facts{run(named, limit), run(named, other, limit)}, nil, false, Held, "1. lock-herd says so. 2. paced-client"},
+		{"the other way round", order, []Facts{run(limit, named)}, nil, false, Failed, "lock-herd, \"so many\" is number 2"},
+		{"second, and another first", order, []Facts{run(other, named, limit)}, nil, false, Failed, "is number 2; 1. heartbeats says so"},
+		{"one of them in one run only", order, []Facts{run(named, limit), run(named)}, nil, false, Failed, "paced-client was not found"},
+		{"found, and something else is named", order, []Facts{run(herd, limit)}, nil, false, Failed, "was not found"},
 		{"absent", absent, []Facts{run(limit)}, nil, false, Held, "paced-client"},
 		{"absent, and nothing else", absent, []Facts{run()}, nil, false, Held, "nothing is"},
 		{"there all the same", absent, []Facts{run(), run(limit, herd)}, nil, false, Failed, "lock-herd says so"},

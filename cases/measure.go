@@ -10,6 +10,8 @@ import (
 	"github.com/kubedyno/kubedyno/analysis/functions"
 	"github.com/kubedyno/kubedyno/analysis/logs"
 	"github.com/kubedyno/kubedyno/analysis/requests"
+	"github.com/kubedyno/kubedyno/analysis/spikes"
+	"github.com/kubedyno/kubedyno/analysis/usage"
 	"github.com/kubedyno/kubedyno/analysis/volumes"
 	"github.com/kubedyno/kubedyno/diagnose"
 	"github.com/kubedyno/kubedyno/record"
@@ -24,6 +26,8 @@ type Measure struct {
 	Component string   `yaml:"component"`
 	Functions []string `yaml:"functions"`
 	Kind      string   `yaml:"kind"`
+	// Command is a part of a command line, for what runs again and again.
+	Command string `yaml:"command"`
 	// Agents narrow requests to clients by their short names, Verbs to what they
 	// asked, Resources to what of, Code to how it was answered.
 	Agents    []string `yaml:"agents"`
@@ -48,6 +52,16 @@ type measure struct {
 
 // measures are all kinds, sorted by name.
 var measures = []measure{
+	{"answers", "%", "questions to the name service that were answered while the control plane was frozen", nil, func(_ *Measure, rec *record.Recording, _ *diagnose.Diagnosis) (float64, error) {
+		asked, answered := 0, 0
+		for _, p := range rec.Meta().Pauses {
+			asked, answered = asked+p.Asked, answered+p.Answered
+		}
+		if asked == 0 {
+			return 0, errors.New("nobody was asked while the control plane was frozen")
+		}
+		return 100 * float64(answered) / float64(asked), nil
+	}},
 	{"claims-bound", "%", "claims that were bound", nil, func(_ *Measure, _ *record.Recording, d *diagnose.Diagnosis) (float64, error) {
 		if d.Claims == nil || d.Claims.Missing != "" || d.Claims.Expected == 0 {
 			return 0, errors.New("claims were not followed")
@@ -73,6 +87,17 @@ var measures = []measure{
 		}
 		return 0, errors.New("processes were not recorded")
 	}},
+	{"cpu-share", "% of a CPU", "CPU that a component used over the load", []string{"component"}, func(m *Measure, rec *record.Recording, _ *diagnose.Diagnosis) (float64, error) {
+		return cpuShare(rec, func(r usage.Row) bool { return r.Component && r.Name == m.Component })
+	}},
+	{"enabled", "add-ons", "add-ons that somebody enabled, and that ran", nil, func(_ *Measure, rec *record.Recording, _ *diagnose.Diagnosis) (float64, error) {
+		_, ran, _, err := enabled(rec)
+		return ran, err
+	}},
+	{"enabled-after", "s", "mean time from an add-on's file in the folder until its pod runs", nil, enabledAfter},
+	{"freeze", "ms", "that the control plane took to stand still", nil, func(_ *Measure, rec *record.Recording, _ *diagnose.Diagnosis) (float64, error) {
+		return longest(rec, func(p record.Pause) float64 { return p.FreezeSeconds })
+	}},
 	{"function-share", "%", "of a component's CPU, in a function with what it calls", []string{"component", "functions"}, functionShare},
 	{"intent-last", "s", "from the write of the spec until the last pod runs", nil, func(_ *Measure, _ *record.Recording, d *diagnose.Diagnosis) (float64, error) {
 		return quantile(d.Latencies.Intent, d.Latencies.Intent.Max)
@@ -83,6 +108,21 @@ var measures = []measure{
 		err := m.each(rec, func(r *record.Request) { names[r.Namespace+"/"+r.Name] = true })
 		delete(names, "/")
 		return float64(len(names)), err
+	}},
+	{"overhead", "% of a CPU", "CPU that all of the cluster used over the load: control plane, nodes, and clients, without kubedyno's own", nil, func(_ *Measure, rec *record.Recording, _ *diagnose.Diagnosis) (float64, error) {
+		own := map[string]bool{diagnose.Self: true, diagnose.Keeper: true, diagnose.Load: true, diagnose.Hollow: true}
+		for _, c := range rec.Components() {
+			own[c.Name] = own[c.Name] || c.Harness
+		}
+		return cpuShare(rec, func(r usage.Row) bool { return r.Component && !own[r.Name] })
+	}},
+	{"period", "s", "how often a command runs", []string{"command"}, func(m *Measure, rec *record.Recording, _ *diagnose.Diagnosis) (float64, error) {
+		row, err := rhythm(rec, m.Command)
+		return row.Period, err
+	}},
+	{"period-cpu", "% of a CPU", "CPU of a command that runs again and again", []string{"command"}, func(m *Measure, rec *record.Recording, _ *diagnose.Diagnosis) (float64, error) {
+		row, err := rhythm(rec, m.Command)
+		return 100 * row.Share, err
 	}},
 	{"requests", "requests", "requests of such a kind", nil, func(m *Measure, rec *record.Recording, _ *diagnose.Diagnosis) (float64, error) {
 		n := 0.0
@@ -120,6 +160,12 @@ var measures = []measure{
 		slices.Sort(ms)
 		return ms[(len(ms)*99+99)/100-1], nil
 	}},
+	{"service-after", "s", "from the control plane's start until the name service answers through its Service", nil, func(_ *Measure, rec *record.Recording, _ *diagnose.Diagnosis) (float64, error) {
+		if s := rec.Meta().Nodes.ServiceSeconds; s > 0 {
+			return s, nil
+		}
+		return 0, errors.New("no Service was waited for")
+	}},
 	{"startup-p50", "s", "median pod startup", nil, func(_ *Measure, _ *record.Recording, d *diagnose.Diagnosis) (float64, error) {
 		return quantile(d.Latencies.PodStartup, d.Latencies.PodStartup.P50)
 	}},
@@ -129,12 +175,102 @@ var measures = []measure{
 	{"startup-p99", "s", "99th percentile of pod startup", nil, func(_ *Measure, _ *record.Recording, d *diagnose.Diagnosis) (float64, error) {
 		return quantile(d.Latencies.PodStartup, d.Latencies.PodStartup.P99)
 	}},
+	{"thaw", "ms", "that the control plane took to go on", nil, func(_ *Measure, rec *record.Recording, _ *diagnose.Diagnosis) (float64, error) {
+		return longest(rec, func(p record.Pause) float64 { return p.ThawSeconds })
+	}},
 	{"throughput", "pods/s", "bindings a second, time-weighted mean", nil, func(_ *Measure, _ *record.Recording, d *diagnose.Diagnosis) (float64, error) {
 		if d.Throughput == nil {
 			return 0, errors.New("the load lasted less than 2 s")
 		}
 		return d.Throughput.Mean, nil
 	}},
+}
+
+// longest is the longest time of all pauses, in ms.
+func longest(rec *record.Recording, of func(record.Pause) float64) (most float64, err error) {
+	if len(rec.Meta().Pauses) == 0 {
+		return 0, errors.New("the control plane was not frozen")
+	}
+	for _, p := range rec.Meta().Pauses {
+		most = max(most, 1000*of(p))
+	}
+	return most, nil
+}
+
+// cpuShare is what the processes of some rows used over the load, in percent of
+// one CPU, those included that came and went between two samples.
+func cpuShare(rec *record.Recording, of func(usage.Row) bool) (float64, error) {
+	w, ok := rec.Steady()
+	if !ok {
+		return 0, errors.New("the run ended before its load began")
+	}
+	u, err := usage.Read(rec)
+	if err != nil {
+		return 0, err
+	}
+	used, err := u.Between(w)
+	if err != nil {
+		return 0, err
+	}
+	sum, n := 0.0, 0
+	for _, r := range used.Rows {
+		if of(r) {
+			sum += r.CPUSeconds
+			n++
+		}
+	}
+	if n == 0 {
+		return 0, errors.New("no such process was seen")
+	}
+	return 100 * sum / used.Seconds, nil
+}
+
+// rhythm is the command that runs by the clock.
+func rhythm(rec *record.Recording, command string) (spikes.Row, error) {
+	found, err := spikes.Find(rec, spikes.Options{})
+	if err != nil {
+		return spikes.Row{}, err
+	}
+	for _, r := range found.Rows {
+		if r.What == spikes.Command && r.Period > 0 && strings.Contains(r.Name, command) {
+			return r, nil
+		}
+	}
+	return spikes.Row{}, fmt.Errorf("no command with %q ran by the clock", command)
+}
+
+// enabledAfter is the mean of what addon-user waited.
+func enabledAfter(_ *Measure, rec *record.Recording, _ *diagnose.Diagnosis) (float64, error) {
+	asked, ran, waited, err := enabled(rec)
+	switch {
+	case err != nil:
+		return 0, err
+	case ran < asked:
+		return 0, fmt.Errorf("of %.0f add-ons that were enabled %.0f did not run while somebody watched", asked, asked-ran)
+	}
+	return waited / ran, nil
+}
+
+// enabled reads what addon-user counted: add-ons that it asked for, those that ran,
+// and how long it waited for these. It is gone before the recording ends.
+func enabled(rec *record.Recording) (asked, ran, waited float64, err error) {
+	phases := rec.Phases()
+	if len(phases) == 0 {
+		return 0, 0, 0, errors.New("the run ended before its load began")
+	}
+	last := func(what, action string) (sum float64) {
+		series, e := rec.Points("kubedyno_actor_action_duration_seconds_"+what, map[string]string{"action": action, "result": "ok"}, phases[len(phases)-1].Window())
+		for _, s := range series {
+			sum += s.Points[len(s.Points)-1].Value
+		}
+		err = errors.Join(err, e)
+		return sum
+	}
+	asked, ran, waited = last("count", "ask"), last("count", "enable"), last("sum", "enable")
+	if err == nil && asked == 0 {
+		err = errors.New("nobody enabled an add-on in the last phase")
+	}
+	return asked, ran, waited, err
 }
 
 // claimsWait takes a claim that was never bound for bound when the load ended: it
@@ -262,7 +398,7 @@ func (m *Measure) check() error {
 		}
 		return fmt.Errorf("of: no measure %q; there are %s", m.Of, strings.Join(names, ", "))
 	}
-	have := map[string]bool{"component": m.Component != "", "functions": len(m.Functions) > 0, "kind": m.Kind != "", "resources": len(m.Resources) > 0}
+	have := map[string]bool{"component": m.Component != "", "functions": len(m.Functions) > 0, "kind": m.Kind != "", "resources": len(m.Resources) > 0, "command": m.Command != ""}
 	for _, need := range k.needs {
 		if !have[need] {
 			return fmt.Errorf("%s needs %s", m.Of, need)
