@@ -12,9 +12,26 @@ import (
 	"github.com/kubedyno/kubedyno/collect/metrics"
 	"github.com/kubedyno/kubedyno/collect/process"
 	"github.com/kubedyno/kubedyno/collect/profile"
+	"github.com/kubedyno/kubedyno/experiment"
 	"github.com/kubedyno/kubedyno/hollow"
 	"github.com/kubedyno/kubedyno/record"
 )
+
+// checkReal says what is missing here for real nodes and what is to run on them.
+func checkReal(c experiment.Cluster) error {
+	if c.Nodes.Real == 0 {
+		return nil
+	}
+	if err := realnode.Check(c.Proxy); err != nil || c.DNS == 0 {
+		return err
+	}
+	path, err := lab.FindLab()
+	if err != nil {
+		return err
+	}
+	_, err = realnode.FindDNS(path)
+	return err
+}
 
 // startRealNodes starts n real nodes, one after another: each takes a machine's
 // attention for a moment.

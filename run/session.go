@@ -82,10 +82,8 @@ func (s *session) run(ctx context.Context) (err error) {
 	defer fail(nil)
 	s.fail = fail
 
-	if s.o.Experiment.Cluster.Nodes.Real > 0 {
-		if err := realnode.Check(); err != nil { // before a control plane is started for it
-			return err
-		}
+	if err := checkReal(s.o.Experiment.Cluster); err != nil { // before a control plane is started for it
+		return err
 	}
 	s.began = s.o.Now()
 	if s.target, err = s.startTarget(work); err != nil {

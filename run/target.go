@@ -79,10 +79,15 @@ func labConfig(e *experiment.Experiment) lab.Config {
 	return lab.Config{Profile: string(e.Cluster.Profile), Overrides: overrides, CPU: e.Cluster.CPU}
 }
 
-// Check refuses an experiment whose own control plane would not be started, such
-// as for a flag that a component does not know. It starts nothing, so that of
+// Check refuses an experiment whose own control plane or real nodes would not be
+// started, such as for a flag that a component does not know. It starts nothing, so that of
 // many runs none has been made when the last one's mistake is found.
-func Check(ctx context.Context, e *experiment.Experiment) error { return labConfig(e).Check(ctx) }
+func Check(ctx context.Context, e *experiment.Experiment) error {
+	if err := checkReal(e.Cluster); err != nil {
+		return err
+	}
+	return labConfig(e).Check(ctx)
+}
 
 // newLabTarget starts a lab up to a component; empty means all of them.
 func newLabTarget(ctx context.Context, o Options, last string, note func(string, ...any)) (*labTarget, error) {

@@ -19,10 +19,13 @@ type host struct {
 // ErrNotPossible says that this machine, or this user, cannot have a real node.
 var ErrNotPossible = errors.New("no real node can run here")
 
-// Check says whether a real node can run here, and if not what is missing. The
-// error wraps ErrNotPossible.
-func Check() error {
-	_, err := findHost()
+// Check says whether a real node can run here, with kube-proxy or without, and if
+// not what is missing. The error wraps ErrNotPossible.
+func Check(proxy bool) error {
+	h, err := findHost()
+	if err == nil && proxy && h.proxyMode == "" {
+		err = fmt.Errorf("%w with kube-proxy: nft (package nftables) or iptables is missing: install one, or leave cluster.proxy out", ErrNotPossible)
+	}
 	return err
 }
 

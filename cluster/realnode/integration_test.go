@@ -67,7 +67,7 @@ func owner(ctx context.Context, stdin io.Reader, stdout, _ io.Writer) error {
 // needNode skips a test where no real node can run: it says what is missing.
 func needNode(t testing.TB) {
 	t.Helper()
-	if err := Check(); err != nil {
+	if err := Check(false); err != nil {
 		t.Skip(err)
 	}
 }

@@ -140,6 +140,9 @@ func (c *Config) check() error {
 	if c.Server == "" || c.NodeCA.CertFile == "" || c.NodeCA.KeyFile == "" {
 		return errors.New("a real node needs the control plane's authority for nodes, which only a lab gives away: run without --kubeconfig")
 	}
+	if err := Check(c.Proxy); err != nil {
+		return err
+	}
 	h, err := findHost()
 	if err != nil {
 		return err
@@ -147,9 +150,6 @@ func (c *Config) check() error {
 	c.host = h
 	if c.Lab == "" || c.Dir == "" {
 		return fmt.Errorf("real node %s: its kubelet (kubedyno-lab) and its state folder must be named", c.Name)
-	}
-	if c.Proxy && h.proxyMode == "" {
-		return fmt.Errorf("%w: kube-proxy needs nft (package nftables) or iptables: install one, or leave cluster.proxy out", ErrNotPossible)
 	}
 	if c.Pause == "" {
 		if c.Pause, err = FindPause(c.Lab); err != nil {

@@ -50,7 +50,7 @@ func TestRefused(t *testing.T) {
 			t.Errorf("want an error about %q, got %v", want, err)
 		}
 	}
-	if err := Check(); err != nil && !errors.Is(err, ErrNotPossible) {
+	if err := Check(false); err != nil && !errors.Is(err, ErrNotPossible) {
 		t.Errorf("%v does not wrap ErrNotPossible", err)
 	}
 }

@@ -38,7 +38,7 @@ func condition(name string) (bool, error) {
 	case "root":
 		return os.Geteuid() == 0, nil
 	case "realnode":
-		return realnode.Check() == nil, nil
+		return realnode.Check(false) == nil, nil
 	}
 	return false, fmt.Errorf("no condition %q", name)
 }
