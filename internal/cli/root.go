@@ -42,7 +42,7 @@ happens, names what holds it back, and proves the fix by running it.`,
 		c.GroupID = "live"
 		root.AddCommand(c)
 	}
-	for _, c := range []*cobra.Command{newDiagnoseCommand(env), newCompareCommand(env), newGateCommand(env), newHistoryCommand(env), newReportCommand(env), newServeCommand(env), newShowCommand(env), newQueryCommand(env), newFunctionsCommand(env), newStacksCommand(env), newPprofCommand(env), newRequestsCommand(env), newLogsCommand(env), newBlockIOCommand(env), newSpikesCommand(env), newUseCommand(env), newAnonymiseCommand(env), newExperimentCommand(env), newConvertCommand(env)} {
+	for _, c := range []*cobra.Command{newDiagnoseCommand(env), newCompareCommand(env), newGateCommand(env), newHistoryCommand(env), newReportCommand(env), newServeCommand(env), newShowCommand(env), newQueryCommand(env), newFunctionsCommand(env), newStacksCommand(env), newPprofCommand(env), newRequestsCommand(env), newLogsCommand(env), newBlockIOCommand(env), newSpikesCommand(env), newUseCommand(env), newAnonymiseCommand(env), newExperimentCommand(env), newConvertCommand(env), newExportCommand(env)} {
 		c.GroupID = "offline"
 		root.AddCommand(c)
 	}
