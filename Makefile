@@ -79,7 +79,7 @@ bpf: ## compile the eBPF programs anew (needs clang-14 and llvm-strip-14)
 
 .PHONY: screenshots
 screenshots: ui/static/page.js chromium ## write pictures of each view of the page, light and dark, to docs/img
-	KUBEDYNO_SCREENSHOTS=$(CURDIR)/docs/img $(GO) test ./report -count 1 -run '^TestScreenshots$$'
+	KUBEDYNO_SCREENSHOTS=$(CURDIR)/docs/img $(GO) test ./report ./serve -count 1 -run '^TestScreenshots$$'
 
 .PHONY: chromium
 chromium:

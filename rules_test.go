@@ -78,7 +78,7 @@ func TestImports(t *testing.T) {
 	}{
 		{[]string{""}, []string{"k8s.io/kubernetes"}, true, "it cannot be required without replace lines; it belongs to lab/"},
 		{[]string{""}, []string{"go.etcd.io/etcd/server"}, true, "the server belongs to lab/"},
-		{[]string{"diagnose", "analysis", "compare", "report", "serve", "record", "stat"}, live, true, "the offline half reads recordings and needs no cluster"},
+		{[]string{"diagnose", "analysis", "compare", "report", "export", "serve", "record", "stat"}, live, true, "the offline half reads recordings and needs no cluster"},
 		{[]string{"diagnose", "analysis", "compare", "report", "serve", "record", "stat"}, []string{"k8s.io/client-go/kubernetes"}, true, "the offline half needs no API server"},
 		{[]string{"diagnose", "analysis", "compare", "report", "serve", "stat", "record"}, []string{"k8s.io/client-go"}, false, "the offline half needs no API server"},
 		{[]string{"stat", "experiment", "load/pace"}, []string{"record", "diagnose", "k8s.io", "github.com/prometheus"}, true, "pure packages stand alone"},

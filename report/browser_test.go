@@ -3,9 +3,6 @@ package report
 import (
 	"bytes"
 	"fmt"
-	"image"
-	"image/color"
-	"image/png"
 	"os"
 	"path/filepath"
 	"strings"
@@ -212,30 +209,6 @@ func TestPageWithHostileText(t *testing.T) {
 	}
 }
 
-// posterise drops the lowest bits of each colour, which nobody sees on a page
-// of flat colours and which cost a third of the file.
-func posterise(t *testing.T, shot []byte) []byte {
-	t.Helper()
-	img, err := png.Decode(bytes.NewReader(shot))
-	if err != nil {
-		t.Fatal(err)
-	}
-	b := img.Bounds()
-	out := image.NewNRGBA(b)
-	for y := b.Min.Y; y < b.Max.Y; y++ {
-		for x := b.Min.X; x < b.Max.X; x++ {
-			c := color.NRGBAModel.Convert(img.At(x, y)).(color.NRGBA)
-			round := func(v uint8) uint8 { return uint8(min(255, (int(v)+4)/8*8)) }
-			out.SetNRGBA(x, y, color.NRGBA{round(c.R), round(c.G), round(c.B), 255})
-		}
-	}
-	var buf bytes.Buffer
-	if err := (&png.Encoder{CompressionLevel: png.BestCompression}).Encode(&buf, out); err != nil {
-		t.Fatal(err)
-	}
-	return buf.Bytes()
-}
-
 // TestPicture writes the README's picture where KUBEDYNO_PICTURE names a file.
 func TestPicture(t *testing.T) {
 	out := os.Getenv("KUBEDYNO_PICTURE")
@@ -255,7 +228,7 @@ func TestPicture(t *testing.T) {
 	shot := browsertest.Call(t, ctx, page.CaptureScreenshot, page.CaptureScreenshotParams{
 		Clip: &page.Viewport{Width: 1360, Height: 900, Scale: 1},
 	}).Data
-	shot = posterise(t, shot)
+	shot = browsertest.Posterise(t, shot)
 	if len(shot) > 200_000 {
 		t.Errorf("the picture has %d kB, more than a README should carry", len(shot)/1000)
 	}

@@ -60,31 +60,8 @@ func intervalOf(ci *stat.Interval, n int) string {
 }
 
 func (t *text) capacity(c *compare.Capacity) {
-	within := ""
-	if len(c.Objectives) > 0 {
-		var all []string
-		for _, o := range c.Objectives {
-			all = append(all, askedFor(o))
-		}
-		within = " within " + strings.Join(all, " and ")
-	}
 	for _, at := range c.At {
-		who := c.Experiment
-		if at.Cores > 0 {
-			who = fmt.Sprintf("%s with a control plane of %g cores", c.Experiment, at.Cores)
-		}
-		var text string
-		switch {
-		case at.Beyond > 0:
-			text = fmt.Sprintf("%s carries more than the highest load that was tried, %s %s,%s (n=%d runs)", who, number(highest(at)), c.Unit, within, at.N)
-		case at.Beyond < 0:
-			text = fmt.Sprintf("%s does not carry even the lowest load that was tried, %s %s,%s (n=%d runs)", who, number(lowest(at)), c.Unit, within, at.N)
-		case c.Saturated:
-			text = fmt.Sprintf("%s comes up at %s %s (%s runs) when all is asked for at once", who, number(at.Value), c.Unit, intervalOf(at.Interval, at.N))
-		default:
-			text = fmt.Sprintf("%s carries %s %s%s (%s runs)", who, number(at.Value), c.Unit, within, intervalOf(at.Interval, at.N))
-		}
-		t.wrapStyled(bold, text+".")
+		t.wrapStyled(bold, capacityVerdict(c, at))
 		if !at.Sure && at.Beyond == 0 {
 			t.wrap("  ", t.paint(yellow, "! "), "the interval is wider than was asked for: more runs (--probes) make it shorter")
 		}
@@ -108,6 +85,31 @@ func (t *text) capacity(c *compare.Capacity) {
 			t.wrap("  ", t.paint(yellow, "! "), w)
 		}
 	}
+}
+
+// capacityVerdict is the capacity of one control plane in one sentence.
+func capacityVerdict(c *compare.Capacity, at compare.CapacityAt) string {
+	within := ""
+	if len(c.Objectives) > 0 {
+		var all []string
+		for _, o := range c.Objectives {
+			all = append(all, askedFor(o))
+		}
+		within = " within " + strings.Join(all, " and ")
+	}
+	who := c.Experiment
+	if at.Cores > 0 {
+		who = fmt.Sprintf("%s with a control plane of %g cores", c.Experiment, at.Cores)
+	}
+	switch {
+	case at.Beyond > 0:
+		return fmt.Sprintf("%s carries more than the highest load that was tried, %s %s,%s (n=%d runs).", who, number(highest(at)), c.Unit, within, at.N)
+	case at.Beyond < 0:
+		return fmt.Sprintf("%s does not carry even the lowest load that was tried, %s %s,%s (n=%d runs).", who, number(lowest(at)), c.Unit, within, at.N)
+	case c.Saturated:
+		return fmt.Sprintf("%s comes up at %s %s (%s runs) when all is asked for at once.", who, number(at.Value), c.Unit, intervalOf(at.Interval, at.N))
+	}
+	return fmt.Sprintf("%s carries %s %s%s (%s runs).", who, number(at.Value), c.Unit, within, intervalOf(at.Interval, at.N))
 }
 
 func highest(at compare.CapacityAt) (x float64) {
@@ -225,13 +227,18 @@ func (t *text) demands(at compare.CapacityAt) {
 	}
 }
 
+// ladderText says what a ladder was worked out from, and while it holds.
+func ladderText(l *compare.Ladder) string {
+	return fmt.Sprintf("From %s (n=%d runs): each core adds %s pods/s. It holds while nothing but the control plane's CPU binds, and its CPU for a pod stays what it is.", l.From, l.N, number(l.PerCore))
+}
+
 func (t *text) ladder(c *compare.Capacity) {
 	l := c.Ladder
 	if l == nil {
 		return
 	}
 	t.head("Elsewhere: computed, not measured")
-	t.wrap("  ", "", fmt.Sprintf("From %s (n=%d runs): each core adds %s pods/s. It holds while nothing but the control plane's CPU binds, and its CPU for a pod stays what it is.", l.From, l.N, number(l.PerCore)))
+	t.wrap("  ", "", ladderText(l))
 	most := 0.0
 	for _, r := range l.Rungs {
 		most = max(most, r.Rate)

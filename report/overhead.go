@@ -21,7 +21,8 @@ func WriteOverhead(w io.Writer, o Options, c *compare.Overhead) error {
 	return err
 }
 
-func (t *text) overhead(o *compare.Overhead) {
+// overheadVerdict is an overhead in one sentence.
+func overheadVerdict(o *compare.Overhead) string {
 	what := "The cluster of " + o.Of
 	if o.Command {
 		what = o.Of
@@ -30,11 +31,15 @@ func (t *text) overhead(o *compare.Overhead) {
 	if o.Machine.CPUs > 0 {
 		verdict += fmt.Sprintf(": %s %% of this machine's %s", number(100*o.Total.Value/float64(o.Machine.CPUs)), plural(o.Machine.CPUs, "CPU"))
 	}
+	return verdict + "."
+}
+
+func (t *text) overhead(o *compare.Overhead) {
 	if err := o.Err(); err != nil {
 		t.wrapStyled(red, "Not valid: "+sentence(err.Error()))
 	}
-	t.wrapStyled(bold, verdict+".")
-	t.wrap("", "", t.paint(dim, fmt.Sprintf("A core is one CPU-second a second; wake/s are wakeups a second. n counts rounds: in each, every line was looked at for %s. … is the 95 %% interval.", seconds(o.WindowSeconds))))
+	t.wrapStyled(bold, overheadVerdict(o))
+	t.wrap("", "", t.paint(dim, overheadNote(o)))
 	t.waterfall(o)
 	t.alternatives(o)
 
@@ -66,6 +71,11 @@ func (t *text) overhead(o *compare.Overhead) {
 			t.wrap("  ", t.paint(yellow, "! "), w)
 		}
 	}
+}
+
+// overheadNote explains the numbers.
+func overheadNote(o *compare.Overhead) string {
+	return fmt.Sprintf("A core is one CPU-second a second; wake/s are wakeups a second. n counts rounds: in each, every line was looked at for %s. … is the 95 %% interval.", seconds(o.WindowSeconds))
 }
 
 // plusMinus is cores with a sign.

@@ -24,6 +24,9 @@ type Page struct {
 	Several   *Several  `json:"several"`   // what several runs say of two sides; nil: rounds of one story
 	History   []Trend   `json:"history"`   // of many runs; there are no rounds then
 	LeftOut   []string  `json:"leftOut"`   // runs that the history leaves out, and why
+	Sweep     *Swept    `json:"sweep"`     // what values of a setting do; there are no rounds then
+	Capacity  *Carried  `json:"capacity"`  // the highest load within objectives; no rounds either
+	Overhead  *AtRest   `json:"overhead"`  // what a cluster costs an idle machine; no rounds either
 	Served    []string  `json:"served"`    // of each round, or of each run of a history, its place in the folder that kubedyno serve shows; empty in a file
 }
 
@@ -113,6 +116,198 @@ type Measure struct {
 	Candidate float64  `json:"candidate"`
 	Low       *float64 `json:"low"` // of the difference
 	High      *float64 `json:"high"`
+}
+
+// Estimated is a mean or a median with its interval; null where it is not known.
+type Estimated struct {
+	Value *float64 `json:"value"`
+	Low   *float64 `json:"low"`
+	High  *float64 `json:"high"`
+	N     int      `json:"n"`
+}
+
+// Swept is a sweep: what each value of a setting costs, and what it does for users.
+type Swept struct {
+	Axes     []string     `json:"axes"`
+	Points   []SweptPoint `json:"points"`
+	Runs     string       `json:"runs"` // how many were made, in words
+	Note     string       `json:"note"` // what the intervals are
+	Checks   []SweptCheck `json:"checks"`
+	Rows     []SweptRow   `json:"rows"`
+	Best     *int         `json:"best"` // the point; null where none is only better
+	Prices   []string     `json:"prices"`
+	Warnings []string     `json:"warnings"`
+}
+
+// SweptPoint is one combination of values.
+type SweptPoint struct {
+	Name   string   `json:"name"`
+	Values []string `json:"values"` // one of each axis
+	At     *float64 `json:"at"`     // the value, where there is one axis and it is a number
+	Seen   string   `json:"seen"`   // what a check counted there
+	// Reference is the point that this one is compared with; null: it is one itself.
+	Reference *int `json:"reference"`
+}
+
+// SweptCheck says whether a setting acted.
+type SweptCheck struct {
+	What string `json:"what"`
+	Says string `json:"says"`
+	Good bool   `json:"good"` // it acted
+}
+
+// SweptRow is one indicator over all points.
+type SweptRow struct {
+	ID      string      `json:"id"`
+	Group   string      `json:"group"`
+	Name    string      `json:"name"`
+	Unit    string      `json:"unit"`
+	Lower   bool        `json:"lower"` // less is better
+	Main    bool        `json:"main"`  // one of those that a setting is chosen by
+	Ratios  bool        `json:"ratios"`
+	Reason  string      `json:"reason"` // why it is not tested
+	Within  string      `json:"within"` // how large an effect may still be
+	Fit     string      `json:"fit"`    // the curve through the points, in words
+	Cells   []SweptCell `json:"cells"`  // one a point
+	Differs bool        `json:"differs"`
+}
+
+// SweptCell is an indicator at a point.
+type SweptCell struct {
+	Median  Estimated `json:"median"`
+	Values  Values    `json:"values"` // one a run
+	Change  *float64  `json:"change"` // from the reference: a ratio, or a difference in unit
+	Low     *float64  `json:"low"`
+	High    *float64  `json:"high"`
+	P       *float64  `json:"p"`
+	Verdict string    `json:"verdict"` // empty: a reference, or not tested
+}
+
+// Carried is a capacity.
+type Carried struct {
+	Find       string      `json:"find"` // what was turned up
+	Unit       string      `json:"unit"`
+	Saturated  bool        `json:"saturated"` // nothing was turned up: all is asked for at once
+	Objectives []Wanted    `json:"objectives"`
+	At         []CarriedAt `json:"at"` // for each number of cores
+	Ladder     *Climbed    `json:"ladder"`
+	Warnings   []string    `json:"warnings"`
+}
+
+// Wanted is an objective of a capacity.
+type Wanted struct {
+	Name    string  `json:"name"`
+	Text    string  `json:"text"`
+	Unit    string  `json:"unit"`
+	Limit   float64 `json:"limit"`
+	AtLeast bool    `json:"atLeast"` // the limit is the least
+}
+
+// CarriedAt is the capacity of one control plane.
+type CarriedAt struct {
+	Cores    float64    `json:"cores"` // 0: as many as there are
+	Verdict  string     `json:"verdict"`
+	Capacity Estimated  `json:"capacity"`
+	Beyond   int        `json:"beyond"` // 1: above all that was tried, -1 below
+	Sure     bool       `json:"sure"`
+	Binds    string     `json:"binds"`
+	Probes   []Tried    `json:"probes"` // by load
+	Demands  []Demanded `json:"demands"`
+}
+
+// Tried is one run at one load.
+type Tried struct {
+	Load   float64 `json:"load"`
+	Passed bool    `json:"passed"`
+	Valid  bool    `json:"valid"`
+	Why    string  `json:"why"`
+	Rate   float64 `json:"rate"`   // pods/s that came
+	Values Values  `json:"values"` // one an objective
+}
+
+// Demanded is what a pod takes of a resource at the edge.
+type Demanded struct {
+	Name  string    `json:"name"`
+	Unit  string    `json:"unit"`
+	Each  Estimated `json:"each"`
+	Bound Estimated `json:"bound"` // pods/s that it carries at most
+}
+
+// Climbed is what a capacity would be with other numbers of cores: computed.
+type Climbed struct {
+	Text  string     `json:"text"`
+	Next  string     `json:"next"` // what binds before the CPU does
+	Rungs []RungOf   `json:"rungs"`
+	Held  []HeldRung `json:"held"`
+}
+
+// RungOf is the capacity at a number of cores.
+type RungOf struct {
+	Cores  float64   `json:"cores"`
+	Rate   Estimated `json:"rate"`
+	Capped bool      `json:"capped"`
+}
+
+// HeldRung is a rung that was measured too, and kept out of the line.
+type HeldRung struct {
+	Cores    float64   `json:"cores"`
+	Computed Estimated `json:"computed"`
+	Measured Estimated `json:"measured"`
+	Error    *float64  `json:"error"` // what was computed over what was measured, less 1
+}
+
+// AtRest is an overhead: what a cluster, or a command, costs an idle machine. CPU
+// is in cores.
+type AtRest struct {
+	Of        string      `json:"of"`
+	Command   bool        `json:"command"`
+	Invalid   string      `json:"invalid"` // why the numbers must not be used
+	Note      string      `json:"note"`
+	Total     Estimated   `json:"total"`
+	Layers    []RestLayer `json:"layers"` // from the bottom up, the machine without anything first
+	Apart     *Estimated  `json:"apart"`  // the whole, measured apart from the layers
+	Instead   []RestState `json:"instead"`
+	Checks    []RestCheck `json:"checks"`
+	Processes []RestUse   `json:"processes"`
+	Machine   []RestUse   `json:"machine"`
+	Warnings  []string    `json:"warnings"`
+}
+
+// RestLayer is what stands below it and one thing more.
+type RestLayer struct {
+	Name    string    `json:"name"`
+	Cores   Estimated `json:"cores"`   // of the machine
+	Step    Estimated `json:"step"`    // beyond the layer below
+	Wakeups Estimated `json:"wakeups"` // a second, beyond the layer below
+}
+
+// RestState is the cluster in another state, and what that saves.
+type RestState struct {
+	Name  string    `json:"name"`
+	Set   []string  `json:"set"`
+	Cores Estimated `json:"cores"`
+	Saved Estimated `json:"saved"`
+	Share *float64  `json:"share"` // of the cluster's cost
+	Than  string    `json:"than"`
+	Sure  bool      `json:"sure"` // the rounds show that it saves, or costs
+}
+
+// RestCheck says whether numbers add up.
+type RestCheck struct {
+	Text       string    `json:"text"`
+	Assessed   bool      `json:"assessed"`
+	OK         bool      `json:"ok"`
+	Difference Estimated `json:"difference"`
+}
+
+// RestUse is a process, or a mode of the machine's CPUs, without and with.
+type RestUse struct {
+	Owner   string    `json:"owner"` // whose: cluster, kernel, observer, others; empty for the machine
+	Name    string    `json:"name"`
+	Without Estimated `json:"without"`
+	With    Estimated `json:"with"`
+	More    Estimated `json:"more"`
+	Wakeups Estimated `json:"wakeups"` // a second
 }
 
 // Trend is one indicator of one experiment on one machine, run after run.

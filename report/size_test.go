@@ -8,13 +8,13 @@ import (
 	"github.com/kubedyno/kubedyno/record"
 )
 
-// TestPageStaysSmall draws a long, large run: 30,000 pods over 25 minutes.
-func TestPageStaysSmall(t *testing.T) {
+// long is a run of 25 minutes.
+func long(pods int) rows {
 	in := synthRows(0)
 	base := in.meta.Phases[2].Start
 	in.pods = nil
-	for n := range 30_000 {
-		at := base.Add(time.Duration(n) * 50 * time.Millisecond).UnixMicro()
+	for n := range pods {
+		at := base.Add(25 * time.Minute * time.Duration(n) / time.Duration(pods)).UnixMicro()
 		in.pods = append(in.pods, record.Pod{Phase: "load", DueMicros: base.UnixMicro(), SentMicros: base.UnixMicro(), CreatedMicros: at, BoundMicros: at + 5000, RunningMicros: at + 900_000})
 	}
 	var processes []record.ProcessSample
@@ -26,6 +26,12 @@ func TestPageStaysSmall(t *testing.T) {
 		}
 	}
 	in.processes = processes
+	return in
+}
+
+// TestPageStaysSmall draws a long, large run: 30,000 pods over 25 minutes.
+func TestPageStaysSmall(t *testing.T) {
+	in := long(30_000)
 	var rounds []Round
 	start := time.Now()
 	for range 3 {

@@ -102,11 +102,7 @@ func (t *text) sweep(s compare.Sweep) {
 	for _, p := range s.Prices {
 		t.wrap("", "", p)
 	}
-	runs := fmt.Sprintf("%s: %s of each of %d points, in blocks of shuffled order", s.Name, plural(s.Made, "run"), len(s.Points))
-	if s.Made < s.Planned {
-		runs = fmt.Sprintf("%s: %d of %d runs of each of %d points, in blocks of shuffled order; ended since %s", s.Name, s.Made, s.Planned, len(s.Points), s.Ended)
-	}
-	t.wrap("", "", capital(sentence(runs)))
+	t.wrap("", "", sweepRuns(s))
 	for _, w := range s.Warnings {
 		t.wrap("", t.paint(yellow, "warning: "), w)
 	}
@@ -168,6 +164,15 @@ func (t *text) sweep(s compare.Sweep) {
 			t.wrap("  ", "", m)
 		}
 	}
+}
+
+// sweepRuns says how many runs were made.
+func sweepRuns(s compare.Sweep) string {
+	runs := fmt.Sprintf("%s: %s of each of %d points, in blocks of shuffled order", s.Name, plural(s.Made, "run"), len(s.Points))
+	if s.Made < s.Planned {
+		runs = fmt.Sprintf("%s: %d of %d runs of each of %d points, in blocks of shuffled order; ended since %s", s.Name, s.Made, s.Planned, len(s.Points), s.Ended)
+	}
+	return capital(sentence(runs))
 }
 
 // sweepNote explains what the numbers stand on.

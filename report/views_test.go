@@ -2,11 +2,7 @@ package report
 
 import (
 	"bytes"
-	"context"
 	"fmt"
-	"image"
-	"image/color"
-	"image/png"
 	"math"
 	"os"
 	"path/filepath"
@@ -16,9 +12,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/chromedp/cdproto/page"
-
+	"github.com/kubedyno/kubedyno/compare"
+	"github.com/kubedyno/kubedyno/record"
 	"github.com/kubedyno/kubedyno/report/browsertest"
+	"github.com/kubedyno/kubedyno/stat"
 )
 
 // furnished is the synthetic page with what its rows do not make: a checklist,
@@ -113,6 +110,130 @@ func trends() Page {
 	return p
 }
 
+// values is a sweep as a page.
+func values() Page {
+	s := swept(compare.Better)
+	s.Axes[0].Values = []string{compare.Unset, "500", "1000", "10000", "100000"}
+	s.Points, s.Checks[0].ByPoint = nil, []string{"2", "38 (37…40)", "19", "2", "0"}
+	row := func(id string, group compare.Group, name, unit string, lower bool, medians ...float64) compare.Sweeps {
+		r := compare.Sweeps{ID: id, Group: group, Name: name, Unit: unit, Lower: lower, Ratios: true, Within: ptr(0.06)}
+		for i, m := range medians {
+			c := sweptCell(m, m/medians[0], 0.95*m/medians[0], 1.06*m/medians[0], compare.Same)
+			if x := m / medians[0]; x < 0.85 || x > 1.15 {
+				c.Verdict = compare.Worse
+				if (x < 1) == lower {
+					c.Verdict = compare.Better
+				}
+			}
+			if i == 0 {
+				c.Ratio, c.Shift, c.Verdict = nil, nil, ""
+			} else {
+				c.P = ptr(0.03)
+			}
+			c.Interval = &stat.Interval{Lo: 0.96 * m, Hi: 1.05 * m, Level: 0.95}
+			c.Values = []float64{0.94 * m, 0.97 * m, m, 1.02 * m, 1.05 * m}
+			r.Cells = append(r.Cells, c)
+		}
+		return r
+	}
+	for i, v := range s.Axes[0].Values {
+		p := compare.SweepPoint{Name: v, Values: []string{v}, Against: min(0, i-1)}
+		s.Points = append(s.Points, p)
+	}
+	s.Rows = []compare.Sweeps{
+		row("cpu.total", compare.CPU, "control plane, all components", "ms/pod", true, 14, 19.2, 16.5, 14.1, 13.9),
+		row("intent.last", compare.User, "intent latency, last", "s", true, 31, 30, 31.5, 31, 24),
+		row("startup.p99", compare.User, "pod startup p99", "s", true, 1.2, 1.3, 1.2, 1.1, 1.2),
+		row("throughput", compare.Rate, "scheduling throughput", "pods/s", false, 48, 49, 47, 48, 61),
+	}
+	s.Rows[0].Fit = &compare.Fit{Kind: "power", Slope: -0.06, Interval: stat.Interval{Lo: -0.08, Hi: -0.03}, R2: 0.8, N: 5, Points: 4}
+	s.Rows = append(s.Rows, compare.Sweeps{ID: "cpu.etcd", Group: compare.CPU, Name: "etcd", Unit: "ms/pod", Reason: "less than 1 % of the control plane's CPU", Cells: make([]compare.SweepCell, 5)})
+	s.Best = &compare.Best{Point: 4, Row: "intent.last", Reason: "intent latency, last 24 s, ×0.77, and worse in nothing"}
+	s.Prices, s.Warnings = []string{"500 is better in nothing"}, []string{"run 5 does not count (invalid)"}
+	p := plain(RenderOptions{Tool: "v0.1.0", Now: synthStart}, "Sweep of density", SweepVerdict(s))
+	p.Sweep = sweptPage(s)
+	return p
+}
+
+// knee is a capacity as a page, by rates and with a ladder.
+func knee() Page {
+	c := &compare.Capacity{
+		Experiment: "density-direct", Find: "rate", Unit: "pods/s", Warnings: []string{"the machine is small"},
+		Objectives: []record.Objective{{Name: "pod-startup", Indicator: "pod-startup", Quantile: 0.99, Limit: 5, Unit: "s"}, {Name: "throughput", Indicator: "throughput", Limit: 20, Unit: "1/s"}},
+		Ladder: &compare.Ladder{PerCore: 41, N: 8, From: "the line through the measured numbers of cores", Next: "scheduling loop", NextRate: 240,
+			Held: []compare.HeldOut{{Rung: compare.Rung{Cores: 1.5, Rate: 60, Interval: &stat.Interval{Lo: 54, Hi: 66, Level: 0.95}}, Measured: compare.Average{Value: 57, N: 2}, Error: 0.05}}},
+	}
+	for _, cores := range []float64{2, 4, 8} {
+		r := compare.Rung{Cores: cores, Rate: min(240, 41*cores-2), Computed: true, Capped: 41*cores > 240}
+		if !r.Capped {
+			r.Interval = &stat.Interval{Lo: 0.85 * r.Rate, Hi: 1.15 * r.Rate, Level: 0.95}
+		}
+		c.Ladder.Rungs = append(c.Ladder.Rungs, r)
+	}
+	for i, cores := range []float64{1, 1.5} {
+		at := compare.CapacityAt{Cores: cores, Value: 38 * cores, Interval: &stat.Interval{Lo: 35 * cores, Hi: 42 * cores, Level: 0.9}, N: 9, Sure: i == 0, Binds: "the control plane's quota is used up", BoundByCPU: true}
+		for n := range 9 {
+			load := (28 + 2.5*float64(n)) * cores
+			late := 1 + math.Exp(load/cores-38)/3
+			p := compare.Probe{Load: load, Rate: min(load, 39*cores), Valid: n != 4, Passed: late <= 5, Latencies: map[string]float64{"pod-startup": min(40, late), "throughput": min(load, 39*cores)}}
+			if n == 4 {
+				p.Why = "the load generator was the limit"
+			} else if !p.Passed {
+				p.Why = fmt.Sprintf("pod-startup %.3g s, limit 5", late)
+			}
+			at.Probes = append(at.Probes, p)
+		}
+		bound := compare.Average{Value: 40 * cores, Interval: &stat.Interval{Lo: 38 * cores, Hi: 42 * cores, Level: 0.95}, N: 4}
+		at.Demands = []compare.Demand{{Name: "cpu of the control plane", Kind: "cpu", Unit: "s/pod", Each: compare.Average{Value: 0.024, N: 4}, Bound: bound}, {Name: "client limit of kube-scheduler", Kind: "client-limit", Unit: "requests/pod", Each: compare.Average{Value: 1, N: 4}, Bound: compare.Average{Value: 100 * cores, N: 4}}}
+		c.At = append(c.At, at)
+	}
+	p := plain(RenderOptions{Tool: "v0.1.0", Now: synthStart}, "Capacity of density-direct", capacityVerdict(c, c.At[0]))
+	p.Capacity = carried(c)
+	return p
+}
+
+// unasked is a saturated capacity: nothing was turned up.
+func unasked() Page {
+	c := &compare.Capacity{Experiment: "density", Unit: "pods/s", Saturated: true, At: []compare.CapacityAt{{Value: 52, Interval: &stat.Interval{Lo: 49, Hi: 55, Level: 0.95}, N: 3, Sure: true}}}
+	for _, r := range []float64{50, 52, 54} {
+		c.At[0].Probes = append(c.At[0].Probes, compare.Probe{Rate: r, Valid: true, Passed: true})
+	}
+	p := plain(RenderOptions{Tool: "v0.1.0", Now: synthStart}, "Capacity of density", capacityVerdict(c, c.At[0]))
+	p.Capacity = carried(c)
+	return p
+}
+
+// resting is an overhead as a page.
+func resting() Page {
+	of := func(x float64) compare.Average {
+		return compare.Average{Value: x, N: 6, Interval: &stat.Interval{Lo: x - 0.0012, Hi: x + 0.0012, Level: 0.95}}
+	}
+	o := &compare.Overhead{Of: "density", Machine: record.Machine{CPUs: 2}, Rounds: 6, Planned: 6, WindowSeconds: 30, Total: of(0.0913), Warnings: []string{"not observed: steal"}}
+	below := 0.021
+	for _, l := range []struct {
+		name string
+		step float64
+	}{{"without", 0}, {"etcd", 0.0102}, {"kube-apiserver", 0.0453}, {"kube-controller-manager and kube-scheduler", 0.0261}, {"50 simulated nodes", 0.0112}, {"leader election off", -0.0015}} {
+		below += l.step
+		wake := compare.Average{Value: 900 * l.step, N: 6}
+		o.Layers = append(o.Layers, compare.LayerStep{Name: l.name, Cores: of(below), Step: of(l.step), Wakeups: wake})
+	}
+	apart := of(0.0921)
+	o.Apart = &apart
+	o.Paused = &compare.Alternative{Name: "paused", Cores: of(0.0005), Saved: of(0.0908), Share: ptr(0.99), Than: "all layers"}
+	o.Instead = []compare.Alternative{{Name: "without leader election", Set: []string{"kube-scheduler.args.leader-elect=false"}, Cores: of(0.0904), Saved: of(0.0009), Than: "the whole"}}
+	o.Checks = []compare.Check{{Name: "layers", Text: "the layers are the whole", Difference: of(0.0008), OK: true, Assessed: true}, {Name: "machine", Text: "processes are the machine's own count", Difference: of(0.0002), OK: true}}
+	for i, name := range []string{"kube-apiserver", "etcd", "kube-controller-manager", "kube-scheduler", "kubedyno-hollow"} {
+		x := 0.045 / float64(i+1)
+		o.Processes = append(o.Processes, compare.ProcessCost{Name: name, Owner: compare.OfCluster, Without: of(0), With: of(x), Difference: of(x), Wakeups: compare.Average{Value: 120 - 20*float64(i), N: 6}})
+	}
+	o.Processes = append(o.Processes, compare.ProcessCost{Name: "rcu_preempt", Owner: compare.OfKernel, Without: of(0.001), With: of(0.002), Difference: of(0.001)})
+	o.Modes = []compare.Mode{{Name: "user", Without: of(0.01), With: of(0.07), Difference: of(0.06)}}
+	p := plain(RenderOptions{Tool: "v0.1.0", Now: synthStart}, "Overhead of density", overheadVerdict(o))
+	p.Overhead = atRest(o)
+	return p
+}
+
 // list is a folder, and growing a run that is being recorded.
 func list() Folder {
 	f := Folder{Tool: "v0.1.0", Name: "runs"}
@@ -148,7 +269,7 @@ func documents(t *testing.T, change func(any)) map[string]string {
 		}
 		files[name] = "file://" + f
 	}
-	for name, p := range map[string]Page{"report": furnished(), "comparison": twoSides(), "history": trends()} {
+	for name, p := range map[string]Page{"report": furnished(), "comparison": twoSides(), "history": trends(), "sweep": values(), "capacity": knee(), "saturated": unasked(), "overhead": resting()} {
 		change(&p)
 		var b bytes.Buffer
 		save(name, &b, WritePage(&b, p))
@@ -249,7 +370,7 @@ func TestAccessible(t *testing.T) {
 		}
 	})
 	ctx := browsertest.New(t)
-	for _, name := range []string{"report", "comparison", "history", "folder", "progress"} {
+	for _, name := range []string{"report", "comparison", "history", "sweep", "capacity", "saturated", "overhead", "folder", "progress"} {
 		for _, dark := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s dark=%t", name, dark), func(t *testing.T) {
 				browsertest.Open(t, ctx, files[name], 1200, dark)
@@ -314,8 +435,9 @@ func TestNewcomersWalk(t *testing.T) {
 	w.Check(t, file)
 }
 
-// TestScreenshots writes a picture of each view, light and dark, to the folder
-// that KUBEDYNO_SCREENSHOTS names.
+// TestScreenshots writes pictures of views, light and dark, to the folder that
+// KUBEDYNO_SCREENSHOTS names: those for which no recording is kept. The others
+// are taken by package serve, of real ones.
 func TestScreenshots(t *testing.T) {
 	dir := os.Getenv("KUBEDYNO_SCREENSHOTS")
 	if dir == "" {
@@ -325,11 +447,9 @@ func TestScreenshots(t *testing.T) {
 	ctx := browsertest.New(t)
 	total := 0
 	for _, v := range []struct{ name, file, selector, before string }{
-		{"story", "report", "#story", ""}, {"findings", "report", "#why", ""}, {"time", "report", "#time", ""}, {"flame", "report", "#flame", ""},
-		{"difference", "comparison", "#difference", ""}, {"flame-difference", "comparison", "#flame", ""},
+		{"flame", "report", "#flame", ""}, {"difference", "comparison", "#difference", ""}, {"flame-difference", "comparison", "#flame", ""},
 		{"callgraph", "report", ".callgraph", `[...document.querySelectorAll('#flame button')].find(b => b.textContent === 'call graph').click()`},
-		{"requests", "report", "#requests", ""}, {"pods", "report", "#pods", ""}, {"claims", "report", "#claims", ""},
-		{"resources", "report", "#use", ""}, {"disk", "report", "#disk", ""}, {"history", "history", "main", ""}, {"progress", "progress", "body", ""},
+		{"disk", "report", "#disk", ""}, {"history", "history", "body", ""}, {"sweep", "sweep", "body", ""}, {"capacity", "capacity", "body", ""}, {"overhead", "overhead", "body", ""},
 	} {
 		for _, dark := range []bool{false, true} {
 			browsertest.Open(t, ctx, files[v.file], 1280, dark)
@@ -341,71 +461,10 @@ func TestScreenshots(t *testing.T) {
 			if dark {
 				name += "-dark"
 			}
-			total += shoot(t, ctx, v.selector, filepath.Join(dir, name+".png"))
+			total += browsertest.Picture(t, ctx, v.selector, filepath.Join(dir, name+".png"))
 		}
 	}
 	if total > 2_000_000 {
 		t.Errorf("the pictures have %d kB, more than a repository should carry", total/1000)
 	}
-}
-
-// shoot writes what a selector finds as a picture of few colours.
-func shoot(t *testing.T, ctx context.Context, selector, file string) int {
-	t.Helper()
-	box := browsertest.Eval[map[string]float64](t, ctx, fmt.Sprintf(`(r => ({x: Math.max(0, r.x + scrollX - 8), y: Math.max(0, r.y + scrollY - 4), w: r.width + 16, h: Math.min(1500, r.height + 8)}))(document.querySelector(%q).getBoundingClientRect())`, selector))
-	shot := browsertest.Call(t, ctx, page.CaptureScreenshot, page.CaptureScreenshotParams{
-		Clip: &page.Viewport{X: box["x"], Y: box["y"], Width: box["w"], Height: box["h"], Scale: 1}, CaptureBeyondViewport: ptr(true),
-	}).Data
-	b := indexed(t, shot)
-	if err := os.WriteFile(file, b, 0o644); err != nil {
-		t.Fatal(err)
-	}
-	return len(b)
-}
-
-// indexed keeps the 256 most frequent colours, to which others come near: our
-// pages are flat.
-func indexed(t *testing.T, shot []byte) []byte {
-	t.Helper()
-	img, err := png.Decode(bytes.NewReader(posterise(t, shot)))
-	if err != nil {
-		t.Fatal(err)
-	}
-	count := map[color.NRGBA]int{}
-	b := img.Bounds()
-	at := func(x, y int) color.NRGBA { return color.NRGBAModel.Convert(img.At(x, y)).(color.NRGBA) }
-	for y := b.Min.Y; y < b.Max.Y; y++ {
-		for x := b.Min.X; x < b.Max.X; x++ {
-			count[at(x, y)]++
-		}
-	}
-	var all []color.NRGBA
-	for c := range count {
-		all = append(all, c)
-	}
-	slices.SortFunc(all, func(a, c color.NRGBA) int {
-		if d := count[c] - count[a]; d != 0 {
-			return d
-		}
-		return int(a.R)<<16 + int(a.G)<<8 + int(a.B) - int(c.R)<<16 - int(c.G)<<8 - int(c.B)
-	})
-	var few color.Palette
-	for _, c := range all[:min(256, len(all))] {
-		few = append(few, c)
-	}
-	nearest := map[color.NRGBA]uint8{}
-	for _, c := range all {
-		nearest[c] = uint8(few.Index(c))
-	}
-	out := image.NewPaletted(b, few)
-	for y := b.Min.Y; y < b.Max.Y; y++ {
-		for x := b.Min.X; x < b.Max.X; x++ {
-			out.SetColorIndex(x, y, nearest[at(x, y)])
-		}
-	}
-	var buf bytes.Buffer
-	if err := (&png.Encoder{CompressionLevel: png.BestCompression}).Encode(&buf, out); err != nil {
-		t.Fatal(err)
-	}
-	return buf.Bytes()
 }

@@ -367,7 +367,7 @@ func (l *logPrinter) grep(o logs.Options, re *regexp.Regexp) error {
 		case "json":
 			return lines.Encode(row{at, m.Component, m.Line, m.Text})
 		case "csv":
-			return cells.Write([]string{fmt.Sprint(at), m.Component, fmt.Sprint(m.Line), m.Text})
+			return cells.Write([]string{fmt.Sprint(at), inert(m.Component), fmt.Sprint(m.Line), inert(m.Text)})
 		}
 		if l.limit > 0 && found > l.limit {
 			return nil

@@ -18,6 +18,7 @@ func talkative(t *testing.T) string {
 		recordtest.Log(t, w, "kube-controller-manager", `I1121 09:10:11.500000    1983 a.go:1] "Caches are synced"
 I1121 09:10:20.500000    1983 request.go:752] "Waited before sending request" delay="1.5s" reason="client-side throttling, not priority and fairness" verb="POST" URL="https://a/api/v1/pods"
 I1121 09:10:21.500000    1983 a.go:2] evil `+"\x1b[31m\x00\xff\u202e"+` text
+=cmd|' /C calc'!A0
 `)
 		for i := range int64(3) {
 			at := started.Add(time.Duration(i) * 6 * time.Second).UnixMicro()
@@ -42,6 +43,7 @@ func TestLogsAndRequests(t *testing.T) {
 		{"logs DIR --grep . --phase load", 0, []string{"10.500", "11.500"}, []string{"1.500  kube-controller-manager:1"}},
 		{"logs DIR --grep . --from 11 --to 1m", 0, []string{"11.500"}, []string{"10.500"}},
 		{"logs DIR --grep . -o json --component kube-controller-manager", 0, []string{`"line":3`}, nil},
+		{"logs DIR --grep =cmd -o csv", 0, []string{"kube-controller-manager,4,'=cmd|' /C calc'!A0"}, nil},
 		{"logs DIR --component etcd", ExitFailed, []string{"not assessed", "etcd"}, nil},
 		{"logs DIR --from x", ExitMisused, []string{"want seconds"}, nil},
 		{"logs DIR --from 5 --to 4", ExitMisused, []string{"nothing lies"}, nil},

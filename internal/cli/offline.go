@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/kubedyno/kubedyno/campaign"
 	"github.com/kubedyno/kubedyno/compare"
 	"github.com/kubedyno/kubedyno/diagnose"
 	"github.com/kubedyno/kubedyno/report"
@@ -70,7 +71,8 @@ func newReportCommand(env *Env) *cobra.Command {
 		Short: "Write one HTML page that tells the story of recordings",
 		Long: `Report writes one file that opens in a browser without a network. Each argument
 is a recording, or a folder that 'kubedyno prove' wrote; several stand on the
-same axes in the order given.
+same axes in the order given. A folder that sweep, capacity or overhead wrote is
+a page of its own.
 
 With -o junit it writes a test suite for each recording, for CI: one test for
 whether the run is valid, and one for each objective. An objective that could
@@ -79,6 +81,7 @@ for each recording, for benchstat; with -o perfdash the file that perfdash reads
 of one run. Without --out they go to stdout.`,
 		Example: `  kubedyno report r --out report.html
   kubedyno report proof --out report.html
+  kubedyno report snapshots --out sweep.html    # a folder of sweep, capacity or overhead
   kubedyno report runs/* -o junit --out junit.xml
   kubedyno report before-* -o gobench > before; benchstat before after`,
 		Args: func(cmd *cobra.Command, args []string) error {
@@ -97,6 +100,11 @@ of one run. Without --out they go to stdout.`,
 			if out == "" {
 				return Misusef("name the file to write with --out FILE.html")
 			}
+			if len(args) == 1 {
+				if is, err := writeMany(env, args[0], out); is {
+					return err
+				}
+			}
 			return writeReport(env, args, out)
 		},
 	}
@@ -105,6 +113,46 @@ of one run. Without --out they go to stdout.`,
 	completeFormats(cmd, "html", report.JUnit, report.GoBench, report.PerfDash)
 	_ = cmd.MarkFlagFilename("out", "html", "xml")
 	return cmd
+}
+
+// writeMany renders a folder that sweep, capacity or overhead wrote; is says
+// whether it is one.
+func writeMany(env *Env, dir, out string) (is bool, err error) {
+	has := func(name string) bool {
+		_, err := os.Stat(filepath.Join(dir, name))
+		return err == nil
+	}
+	var render func(io.Writer, report.RenderOptions) error
+	switch {
+	case has(campaign.SeriesFile):
+		series, err := campaign.ReadSeries(dir)
+		if err != nil {
+			return true, err
+		}
+		if series.Kind != "sweep" {
+			return true, Misusef("%s holds the runs of %s: kubedyno compare -o html draws its sides", dir, series.Kind)
+		}
+		s, err := sweepOf(series)
+		if err != nil {
+			return true, err
+		}
+		render = func(w io.Writer, o report.RenderOptions) error { return report.RenderSweep(w, s, o) }
+	case has(compare.CapacityFile):
+		c, err := compare.ReadCapacity(dir)
+		if err != nil {
+			return true, err
+		}
+		render = func(w io.Writer, o report.RenderOptions) error { return report.RenderCapacity(w, c, o) }
+	case has(compare.OverheadFile):
+		c, err := overheadIn(dir)
+		if err != nil {
+			return true, err
+		}
+		render = func(w io.Writer, o report.RenderOptions) error { return report.RenderOverhead(w, c, o) }
+	default:
+		return false, nil
+	}
+	return true, writePage(env, out, render)
 }
 
 // writeReport renders recordings and proofs into one file.

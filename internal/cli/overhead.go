@@ -330,17 +330,26 @@ type overheadNumber struct {
 	N     int     `json:"n"`
 }
 
-// printOverhead prints what a folder says.
-func printOverhead(env *Env, format, dir string) error {
+// overheadIn reads what a folder says.
+func overheadIn(dir string) (*compare.Overhead, error) {
 	o, err := compare.ReadOverhead(dir)
 	if err != nil {
 		if errors.Is(err, fs.ErrNotExist) || errors.As(err, new(*record.LiveError)) {
-			return Misuse(err)
+			return nil, Misuse(err)
 		}
-		return err
+		return nil, err
 	}
 	if o.Rounds == 0 {
-		return fmt.Errorf("%s: not assessed: no round was finished", dir)
+		return nil, fmt.Errorf("%s: not assessed: no round was finished", dir)
+	}
+	return o, nil
+}
+
+// printOverhead prints what a folder says.
+func printOverhead(env *Env, format, dir string) error {
+	o, err := overheadIn(dir)
+	if err != nil {
+		return err
 	}
 	if format == "csv" {
 		err = overheadTable(o).csv(env)

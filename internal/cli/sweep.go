@@ -211,15 +211,29 @@ func (f *seriesFlags) points(cmd *cobra.Command, experimentName string, plan swe
 	return arms, nil
 }
 
-// printSweep compares the points of a series that is a sweep.
+// printSweep prints what the points of a series that is a sweep say.
 func printSweep(env *Env, series *campaign.Series, format string) error {
+	s, err := sweepOf(series)
+	if err != nil {
+		return err
+	}
+	if format == "csv" {
+		return sweepTable(s).print(env, format, 0)
+	}
+	o := textOptions(env)
+	o.Format = format
+	return report.WriteSweep(env.Stdout, o, s)
+}
+
+// sweepOf compares the points of a series that is a sweep.
+func sweepOf(series *campaign.Series) (s compare.Sweep, err error) {
 	var plan sweepPlan
 	if err := json.Unmarshal(series.Plan, &plan); err != nil || series.Kind != "sweep" {
-		return Misusef("the series in the folder was made by %s, and is no sweep", series.Kind)
+		return s, Misusef("the series in the folder was made by %s, and is no sweep", series.Kind)
 	}
 	points, err := compare.Points(plan.Axes, plan.Reference)
 	if err != nil {
-		return Misuse(err)
+		return s, Misuse(err)
 	}
 	of := make([][]diagnose.Source, len(points))
 	for p, point := range points {
@@ -228,27 +242,22 @@ func printSweep(env *Env, series *campaign.Series, format string) error {
 		for i, run := range series.Counted(point.Name) {
 			rec, err := record.Open(dirs[i])
 			if err != nil {
-				return err
+				return s, err
 			}
 			defer rec.Close()
 			of[p][run.Block-1] = rec
 		}
 	}
-	s, err := compare.SweepRuns(plan.Axes, points, of, compare.Options{Seed: series.Seed})
+	s, err = compare.SweepRuns(plan.Axes, points, of, compare.Options{Seed: series.Seed})
 	if err != nil {
-		return err
+		return s, err
 	}
 	s.Planned, s.Ended = series.Blocks, series.Ended
 	if series.Ended == "" {
 		s.Ended = "it is not done yet"
 	}
 	s.Warnings = append(s.Warnings, series.Doubts()...)
-	if format == "csv" {
-		return sweepTable(s).print(env, format, 0)
-	}
-	o := textOptions(env)
-	o.Format = format
-	return report.WriteSweep(env.Stdout, o, s)
+	return s, nil
 }
 
 // sweepCell is an indicator at a point in CSV. What is not known is empty.

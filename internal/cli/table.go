@@ -12,6 +12,9 @@ import (
 // tableFormats are the ways to print a table.
 var tableFormats = []string{"text", "csv", "json"}
 
+// longestCell is where a cell of a text table ends: a word of 10 kB is no name.
+const longestCell = 2000
+
 // textTable is a table for people and the values behind it for programs.
 type textTable struct {
 	header []string
@@ -46,7 +49,11 @@ func (t *textTable) print(env *Env, format string, limit int) error {
 		if limit > 0 && i == limit {
 			break
 		}
-		fmt.Fprintln(w, strings.Join(row, "\t"))
+		shown := make([]string, len(row))
+		for j, cell := range row {
+			shown[j] = printable(cell, longestCell)
+		}
+		fmt.Fprintln(w, strings.Join(shown, "\t"))
 	}
 	if err := w.Flush(); err != nil {
 		return err

@@ -17,6 +17,9 @@ export interface Page {
   several: Several | null; // what several runs say of two sides; nil: rounds of one story
   history: Trend[]; // of many runs; there are no rounds then
   leftOut: string[]; // runs that the history leaves out, and why
+  sweep: Swept | null; // what values of a setting do; there are no rounds then
+  capacity: Carried | null; // the highest load within objectives; no rounds either
+  overhead: AtRest | null; // what a cluster costs an idle machine; no rounds either
   served: string[]; // of each round, or of each run of a history, its place in the folder that kubedyno serve shows; empty in a file
 }
 
@@ -105,6 +108,196 @@ export interface Measure {
   candidate: number;
   low: number | null; // of the difference
   high: number | null;
+}
+
+/** Estimated is a mean or a median with its interval; null where it is not known. */
+export interface Estimated {
+  value: number | null;
+  low: number | null;
+  high: number | null;
+  n: number;
+}
+
+/** Swept is a sweep: what each value of a setting costs, and what it does for users. */
+export interface Swept {
+  axes: string[];
+  points: SweptPoint[];
+  runs: string; // how many were made, in words
+  note: string; // what the intervals are
+  checks: SweptCheck[];
+  rows: SweptRow[];
+  best: number | null; // the point; null where none is only better
+  prices: string[];
+  warnings: string[];
+}
+
+/** SweptPoint is one combination of values. */
+export interface SweptPoint {
+  name: string;
+  values: string[]; // one of each axis
+  at: number | null; // the value, where there is one axis and it is a number
+  seen: string; // what a check counted there
+  reference: number | null;
+}
+
+/** SweptCheck says whether a setting acted. */
+export interface SweptCheck {
+  what: string;
+  says: string;
+  good: boolean; // it acted
+}
+
+/** SweptRow is one indicator over all points. */
+export interface SweptRow {
+  id: string;
+  group: string;
+  name: string;
+  unit: string;
+  lower: boolean; // less is better
+  main: boolean; // one of those that a setting is chosen by
+  ratios: boolean;
+  reason: string; // why it is not tested
+  within: string; // how large an effect may still be
+  fit: string; // the curve through the points, in words
+  cells: SweptCell[]; // one a point
+  differs: boolean;
+}
+
+/** SweptCell is an indicator at a point. */
+export interface SweptCell {
+  median: Estimated;
+  values: Values; // one a run
+  change: number | null; // from the reference: a ratio, or a difference in unit
+  low: number | null;
+  high: number | null;
+  p: number | null;
+  verdict: string; // empty: a reference, or not tested
+}
+
+/** Carried is a capacity. */
+export interface Carried {
+  find: string; // what was turned up
+  unit: string;
+  saturated: boolean; // nothing was turned up: all is asked for at once
+  objectives: Wanted[];
+  at: CarriedAt[]; // for each number of cores
+  ladder: Climbed | null;
+  warnings: string[];
+}
+
+/** Wanted is an objective of a capacity. */
+export interface Wanted {
+  name: string;
+  text: string;
+  unit: string;
+  limit: number;
+  atLeast: boolean; // the limit is the least
+}
+
+/** CarriedAt is the capacity of one control plane. */
+export interface CarriedAt {
+  cores: number; // 0: as many as there are
+  verdict: string;
+  capacity: Estimated;
+  beyond: number; // 1: above all that was tried, -1 below
+  sure: boolean;
+  binds: string;
+  probes: Tried[]; // by load
+  demands: Demanded[];
+}
+
+/** Tried is one run at one load. */
+export interface Tried {
+  load: number;
+  passed: boolean;
+  valid: boolean;
+  why: string;
+  rate: number; // pods/s that came
+  values: Values; // one an objective
+}
+
+/** Demanded is what a pod takes of a resource at the edge. */
+export interface Demanded {
+  name: string;
+  unit: string;
+  each: Estimated;
+  bound: Estimated; // pods/s that it carries at most
+}
+
+/** Climbed is what a capacity would be with other numbers of cores: computed. */
+export interface Climbed {
+  text: string;
+  next: string; // what binds before the CPU does
+  rungs: RungOf[];
+  held: HeldRung[];
+}
+
+/** RungOf is the capacity at a number of cores. */
+export interface RungOf {
+  cores: number;
+  rate: Estimated;
+  capped: boolean;
+}
+
+/** HeldRung is a rung that was measured too, and kept out of the line. */
+export interface HeldRung {
+  cores: number;
+  computed: Estimated;
+  measured: Estimated;
+  error: number | null; // what was computed over what was measured, less 1
+}
+
+/** AtRest is an overhead: what a cluster, or a command, costs an idle machine. CPU is in cores. */
+export interface AtRest {
+  of: string;
+  command: boolean;
+  invalid: string; // why the numbers must not be used
+  note: string;
+  total: Estimated;
+  layers: RestLayer[]; // from the bottom up, the machine without anything first
+  apart: Estimated | null; // the whole, measured apart from the layers
+  instead: RestState[];
+  checks: RestCheck[];
+  processes: RestUse[];
+  machine: RestUse[];
+  warnings: string[];
+}
+
+/** RestLayer is what stands below it and one thing more. */
+export interface RestLayer {
+  name: string;
+  cores: Estimated; // of the machine
+  step: Estimated; // beyond the layer below
+  wakeups: Estimated; // a second, beyond the layer below
+}
+
+/** RestState is the cluster in another state, and what that saves. */
+export interface RestState {
+  name: string;
+  set: string[];
+  cores: Estimated;
+  saved: Estimated;
+  share: number | null; // of the cluster's cost
+  than: string;
+  sure: boolean; // the rounds show that it saves, or costs
+}
+
+/** RestCheck says whether numbers add up. */
+export interface RestCheck {
+  text: string;
+  assessed: boolean;
+  ok: boolean;
+  difference: Estimated;
+}
+
+/** RestUse is a process, or a mode of the machine's CPUs, without and with. */
+export interface RestUse {
+  owner: string; // whose: cluster, kernel, observer, others; empty for the machine
+  name: string;
+  without: Estimated;
+  with: Estimated;
+  more: Estimated;
+  wakeups: Estimated; // a second
 }
 
 /** Trend is one indicator of one experiment on one machine, run after run. */

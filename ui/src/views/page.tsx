@@ -18,15 +18,19 @@ import { Requests } from './requests.tsx'
 import { Timeline } from './timeline.tsx'
 import { Indicators, Latencies, Stages } from './tables.tsx'
 import { Conditions } from './conditions.tsx'
+import { CapacityView } from './capacity.tsx'
 import { HistoryView } from './history.tsx'
+import { OverheadView } from './overhead.tsx'
 import { Query } from './query.tsx'
 import { SeveralRuns } from './several.tsx'
+import { SweepView } from './sweep.tsx'
 
 export function PageView({ page }: { page: Page }) {
-  return page.rounds.length > 0 ? <Report page={page} /> : <History page={page} />
+  return page.rounds.length > 0 ? <Report page={page} /> : <Over page={page} />
 }
 
-function History({ page }: { page: Page }) {
+/** A page over many runs, none of which it shows. */
+function Over({ page }: { page: Page }) {
   return (
     <>
       <header>
@@ -34,7 +38,10 @@ function History({ page }: { page: Page }) {
         <p class="kicker">{page.title}</p>
         <h1>{page.verdict}</h1>
       </header>
-      <main><HistoryView trends={page.history} leftOut={page.leftOut} /></main>
+      <main>
+        {page.sweep ? <SweepView s={page.sweep} /> : page.capacity ? <CapacityView c={page.capacity} /> : page.overhead ? <OverheadView o={page.overhead} />
+          : <HistoryView trends={page.history} leftOut={page.leftOut} />}
+      </main>
       <Foot page={page} />
     </>
   )
