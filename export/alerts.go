@@ -53,13 +53,13 @@ var Rules = []Rule{
   and sum(rate(etcd_requests_total{resource="events",operation=~"create|update"}[W]))
   >= 0.1 * sum(rate(etcd_requests_total{operation=~"create|update|delete"}[W]))
   and sum(rate(etcd_requests_total{resource="events",operation=~"create|update"}[W]))
-  > 8 * sum(rate(etcd_requests_total{resource="pods",operation="create"}[W]))`,
+  > 3 * sum(rate(etcd_requests_total{resource="pods",operation=~"create|update"}[W]))`,
 		Summary: "{{ $value | humanize }} Events a second are written, more than pods that start take",
-		Look:    "Who writes them: kubectl get events -A --sort-by=.lastTimestamp. A pod that starts takes six.",
+		Look:    "Who writes them: kubectl get events -A --sort-by=.lastTimestamp. A pod that starts takes six, and is itself written four or five times.",
 		Fires: []Line{{Series: `etcd_requests_total{job="apiserver",resource="events",operation="create"}`, Rate: 40}, {Series: `etcd_requests_total{job="apiserver",resource="leases",operation="update"}`, Rate: 10},
 			{Series: `etcd_requests_total{job="apiserver",resource="pods",operation="create"}`, Rate: 1}},
 		Quiet: []Line{{Series: `etcd_requests_total{job="apiserver",resource="events",operation="create"}`, Rate: 40}, {Series: `etcd_requests_total{job="apiserver",resource="leases",operation="update"}`, Rate: 10},
-			{Series: `etcd_requests_total{job="apiserver",resource="pods",operation="create"}`, Rate: 8}},
+			{Series: `etcd_requests_total{job="apiserver",resource="pods",operation="create"}`, Rate: 7}, {Series: `etcd_requests_total{job="apiserver",resource="pods",operation="update"}`, Rate: 25}},
 	},
 	{
 		Alert: "ListsReachEtcd", Detector: "uncached-reads", Severity: Info, Component: "clients",
@@ -73,11 +73,16 @@ var Rules = []Rule{
 		Alert: "WatchesFanOut", Detector: "watch-fan-out", Severity: Info, Component: "clients",
 		Expr: `sum by (job, resource) (rate(apiserver_watch_events_total[W])) >= 1000
   and sum by (job, resource) (rate(apiserver_watch_events_total[W]))
-  >= 50 * sum by (job, resource) (rate(etcd_requests_total{operation=~"create|update|delete"}[W]))`,
+  >= 50 * sum by (job, resource) (rate(etcd_requests_total{operation=~"create|update|delete"}[W]))
+  and sum by (job, resource) (apiserver_longrunning_requests{verb="WATCH"}) >= 50`,
 		Summary: "{{ $value | humanize }} watch events of {{ $labels.resource }} a second are sent, each change to 50 watches and more",
 		Look:    "Who watches all of them (kubedyno requests), and whether a field selector or EndpointSlices would do.",
-		Fires:   []Line{{Series: `apiserver_watch_events_total{job="apiserver",resource="endpoints"}`, Rate: 4000}, {Series: `etcd_requests_total{job="apiserver",resource="endpoints",operation="update"}`, Rate: 10}},
-		Quiet:   []Line{{Series: `apiserver_watch_events_total{job="apiserver",resource="pods"}`, Rate: 4000}, {Series: `etcd_requests_total{job="apiserver",resource="pods",operation="update"}`, Rate: 800}},
+		Fires: []Line{{Series: `apiserver_watch_events_total{job="apiserver",resource="endpoints"}`, Rate: 4000}, {Series: `etcd_requests_total{job="apiserver",resource="endpoints",operation="update"}`, Rate: 10},
+			{Series: `apiserver_longrunning_requests{job="apiserver",resource="endpoints",verb="WATCH"}`, Level: 400}},
+		Quiet: []Line{{Series: `apiserver_watch_events_total{job="apiserver",resource="pods"}`, Rate: 4000}, {Series: `etcd_requests_total{job="apiserver",resource="pods",operation="update"}`, Rate: 800},
+			{Series: `apiserver_longrunning_requests{job="apiserver",resource="pods",verb="WATCH"}`, Level: 400},
+			{Series: `apiserver_watch_events_total{job="apiserver",resource="leases"}`, Rate: 4000}, {Series: `etcd_requests_total{job="apiserver",resource="leases",operation="update"}`, Rate: 10},
+			{Series: `apiserver_longrunning_requests{job="apiserver",resource="leases",verb="WATCH"}`, Level: 5}},
 	},
 	{
 		Alert: "WatchesAreCutOff", Detector: "relist-storm", Severity: Info, Component: "clients",
@@ -88,12 +93,13 @@ var Rules = []Rule{
 		Quiet:   []Line{{Series: `apiserver_terminated_watchers_total{job="apiserver",resource="pods"}`, Rate: 0.1}},
 	},
 	{
-		Alert: "APIDocumentsAreMadeAgain", Detector: "crd-churn", Severity: Info, Component: "kube-apiserver",
-		Expr:    `max by (job, instance) (rate(apiextensions_openapi_v2_regeneration_count[W])) >= 0.2`,
-		Summary: "The API's documents are made again {{ $value | humanize }} times a second, since its kinds change",
+		Alert: "KindsKeepChanging", Detector: "crd-churn", Severity: Info, Component: "kube-apiserver",
+		Expr: `sum by (job) (rate(etcd_requests_total{resource="customresourcedefinitions",operation=~"create|update|delete"}[W])) >= 0.2
+  or sum by (job) (rate(apiextensions_openapi_v2_regeneration_count[W])) >= 0.2`,
+		Summary: "CustomResourceDefinitions change {{ $value | humanize }} times a second, and the API's documents are made again for each",
 		Look:    "Who writes customresourcedefinitions (kubedyno requests): a loop that applies them without end.",
-		Fires:   []Line{{Series: `apiextensions_openapi_v2_regeneration_count{job="apiserver",crd="a"}`, Rate: 0.3}},
-		Quiet:   []Line{{Series: `apiextensions_openapi_v2_regeneration_count{job="apiserver",crd="a"}`, Rate: 0.01}},
+		Fires:   []Line{{Series: `etcd_requests_total{job="apiserver",resource="customresourcedefinitions",operation="update"}`, Rate: 2}},
+		Quiet:   []Line{{Series: `etcd_requests_total{job="apiserver",resource="customresourcedefinitions",operation="update"}`, Rate: 0.01}, {Series: `apiextensions_openapi_v2_regeneration_count{job="apiserver",crd="a"}`, Rate: 0.01}},
 	},
 	{
 		Alert: "CreatesAreRefused", Detector: "creates-refused", Severity: Warning, Component: "kube-controller-manager",
@@ -153,9 +159,9 @@ var Rules = []Rule{
 		Expr: `sum(rate(etcd_request_duration_seconds_sum{operation="get"}[W])) / sum(rate(etcd_request_duration_seconds_count{operation="get"}[W])) >= 0.003
   and sum(rate(etcd_request_duration_seconds_sum{operation="get"}[W])) / sum(rate(etcd_request_duration_seconds_count{operation="get"}[W]))
   >= 3 * sum(rate(etcd_server_apply_duration_seconds_sum[W])) / sum(rate(etcd_server_apply_duration_seconds_count[W]))
-  and sum(rate(etcd_request_duration_seconds_bucket{operation="get",le="0.005"}[W]))
-  < 0.02 * sum(rate(etcd_request_duration_seconds_count{operation="get"}[W]))`,
-		Summary: "A read of etcd takes the API server {{ $value | humanizeDuration }}, hardly any of them below 5 ms, while etcd itself is quick",
+  and sum(etcd_request_duration_seconds_bucket{operation="get",le="0.005"})
+  < 0.02 * (sum(etcd_request_duration_seconds_count{operation="get"}) >= 50)`,
+		Summary: "A read of etcd takes the API server {{ $value | humanizeDuration }}, and hardly any since its start took less than 5 ms, while etcd itself is quick",
 		Look:    "The way between them: another zone, a proxy, a VPN or a lossy link.",
 		Fires: []Line{{Series: `etcd_request_duration_seconds_sum{job="apiserver",operation="get"}`, Rate: 0.6}, {Series: `etcd_request_duration_seconds_count{job="apiserver",operation="get"}`, Rate: 60},
 			{Series: `etcd_request_duration_seconds_bucket{job="apiserver",operation="get",le="0.005"}`, Rate: 0.5},

@@ -100,6 +100,9 @@ func capacityVerdict(c *compare.Capacity, at compare.CapacityAt) string {
 	who := c.Experiment
 	if at.Cores > 0 {
 		who = fmt.Sprintf("%s with a control plane of %g cores", c.Experiment, at.Cores)
+		if at.Cores == 1 {
+			who = c.Experiment + " with a control plane of 1 core"
+		}
 	}
 	switch {
 	case at.Beyond > 0:

@@ -7,7 +7,6 @@ import (
 	"math"
 	"slices"
 	"strconv"
-	"strings"
 
 	"github.com/kubedyno/kubedyno/compare"
 )
@@ -21,11 +20,11 @@ func RenderSweep(w io.Writer, s compare.Sweep, o RenderOptions) error {
 
 // RenderCapacity writes a capacity as one HTML file.
 func RenderCapacity(w io.Writer, c *compare.Capacity, o RenderOptions) error {
-	verdicts := make([]string, len(c.At))
-	for i, at := range c.At {
-		verdicts[i] = capacityVerdict(c, at)
+	verdict := "Nothing was tried."
+	if n := len(c.At); n > 0 { // of the most cores; each has its own below
+		verdict = capacityVerdict(c, c.At[n-1])
 	}
-	p := plain(o, "Capacity of "+c.Experiment, strings.Join(verdicts, " "))
+	p := plain(o, "Capacity of "+c.Experiment, verdict)
 	p.Capacity = carried(c)
 	return WritePage(w, p)
 }

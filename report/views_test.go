@@ -128,7 +128,10 @@ func values() Page {
 			if i == 0 {
 				c.Ratio, c.Shift, c.Verdict = nil, nil, ""
 			} else {
-				c.P = ptr(0.03)
+				c.P = ptr(0.62)
+				if c.Verdict != compare.Same {
+					c.P = ptr(0.012)
+				}
 			}
 			c.Interval = &stat.Interval{Lo: 0.96 * m, Hi: 1.05 * m, Level: 0.95}
 			c.Values = []float64{0.94 * m, 0.97 * m, m, 1.02 * m, 1.05 * m}
@@ -149,7 +152,7 @@ func values() Page {
 	s.Rows[0].Fit = &compare.Fit{Kind: "power", Slope: -0.06, Interval: stat.Interval{Lo: -0.08, Hi: -0.03}, R2: 0.8, N: 5, Points: 4}
 	s.Rows = append(s.Rows, compare.Sweeps{ID: "cpu.etcd", Group: compare.CPU, Name: "etcd", Unit: "ms/pod", Reason: "less than 1 % of the control plane's CPU", Cells: make([]compare.SweepCell, 5)})
 	s.Best = &compare.Best{Point: 4, Row: "intent.last", Reason: "intent latency, last 24 s, ×0.77, and worse in nothing"}
-	s.Prices, s.Warnings = []string{"500 is better in nothing"}, []string{"run 5 does not count (invalid)"}
+	s.Warnings = []string{"run 5 does not count (invalid)"}
 	p := plain(RenderOptions{Tool: "v0.1.0", Now: synthStart}, "Sweep of density", SweepVerdict(s))
 	p.Sweep = sweptPage(s)
 	return p
@@ -187,7 +190,7 @@ func knee() Page {
 		at.Demands = []compare.Demand{{Name: "cpu of the control plane", Kind: "cpu", Unit: "s/pod", Each: compare.Average{Value: 0.024, N: 4}, Bound: bound}, {Name: "client limit of kube-scheduler", Kind: "client-limit", Unit: "requests/pod", Each: compare.Average{Value: 1, N: 4}, Bound: compare.Average{Value: 100 * cores, N: 4}}}
 		c.At = append(c.At, at)
 	}
-	p := plain(RenderOptions{Tool: "v0.1.0", Now: synthStart}, "Capacity of density-direct", capacityVerdict(c, c.At[0]))
+	p := plain(RenderOptions{Tool: "v0.1.0", Now: synthStart}, "Capacity of density-direct", capacityVerdict(c, c.At[1]))
 	p.Capacity = carried(c)
 	return p
 }
@@ -449,7 +452,7 @@ func TestScreenshots(t *testing.T) {
 	for _, v := range []struct{ name, file, selector, before string }{
 		{"flame", "report", "#flame", ""}, {"difference", "comparison", "#difference", ""}, {"flame-difference", "comparison", "#flame", ""},
 		{"callgraph", "report", ".callgraph", `[...document.querySelectorAll('#flame button')].find(b => b.textContent === 'call graph').click()`},
-		{"disk", "report", "#disk", ""}, {"history", "history", "body", ""}, {"sweep", "sweep", "body", ""}, {"capacity", "capacity", "body", ""}, {"overhead", "overhead", "body", ""},
+		{"claims", "report", "#claims", ""}, {"disk", "report", "#disk", ""}, {"history", "history", "body", ""}, {"sweep", "sweep", "body", ""}, {"capacity", "capacity", "body", ""}, {"overhead", "overhead", "body", ""},
 	} {
 		for _, dark := range []bool{false, true} {
 			browsertest.Open(t, ctx, files[v.file], 1280, dark)

@@ -24,8 +24,9 @@ export function CapacityView({ c }: { c: Carried }) {
   )
 }
 
-const title = (at: CarriedAt): string => (at.cores > 0 ? `With ${num(at.cores)} cores` : 'What was tried')
-const named = (text: string, at: CarriedAt): string => (at.cores > 0 ? `${text}, with ${num(at.cores)} cores` : text)
+const many = (cores: number): string => `${num(cores)} ${cores === 1 ? 'core' : 'cores'}`
+const title = (at: CarriedAt): string => (at.cores > 0 ? `With ${many(at.cores)}` : 'What was tried')
+const named = (text: string, at: CarriedAt): string => (at.cores > 0 ? `${text}, with ${many(at.cores)}` : text)
 const verdict = (p: Tried): string => (!p.valid ? 'not valid' : p.passed ? 'carried' : 'missed')
 const tones: Record<string, string> = { 'not valid': 'warn', carried: 'good', missed: 'bad' }
 
@@ -49,14 +50,14 @@ function Knee({ c, at, o, of }: { c: Carried; at: CarriedAt; o: Wanted; of: numb
   const y = scale([...at.probes.map((p) => p.values[of]), o.limit], true)
   const knee = at.capacity.value
   return (
-    <Figure title={named(o.text, at)} unit={`${o.unit === '1' ? '' : `${o.unit} `}over ${c.find}, ${c.unit}`}
-      says={`${o.name} of ${at.probes.length} runs over ${c.find}; ${at.verdict} The table below holds the same data`} after={<Legend />}>
+    <Figure title={named(o.text, at)} unit={`${o.unit === '1' ? '' : o.unit === '1/s' ? 'a second ' : `${o.unit} `}over ${c.find}, ${c.unit}`}
+      says={`${o.name} of ${at.probes.length} runs over ${c.find}; ${at.verdict} The table below holds the same data`} after={of === c.objectives.length - 1 && <Legend />}>
       <Columns s={x} /><Levels s={y} />
       {knee !== null && at.capacity.low !== null && <rect x={across(x, at.capacity.low)} width={Math.max(1, across(x, at.capacity.high ?? x.high) - across(x, at.capacity.low))} y={pad.top} height={height - pad.top - pad.bottom} class="band-of" />}
       {knee !== null && <line x1={across(x, knee)} x2={across(x, knee)} y1={pad.top} y2={height - pad.bottom} class="knee" />}
-      {knee !== null && <Beside x={across(x, knee)} y={pad.top + 10}>{`half of the runs carry ${num(knee)} ${c.unit}`}</Beside>}
+      {knee !== null && <Beside x={across(x, knee)} y={pad.top - 4}>{`half of the runs carry ${num(knee)} ${c.unit}`}</Beside>}
       <line x1={pad.left} x2={width - pad.right} y1={up(y, o.limit)} y2={up(y, o.limit)} class="limit" />
-      <text x={pad.left + 4} y={up(y, o.limit) - 5} class="limit-text">{`limit ${num(o.limit)} ${o.unit === '1' ? '' : o.unit}`}</text>
+      <text x={pad.left + 4} y={up(y, o.limit) - 5} class="limit-text">{`limit ${num(o.limit)}${o.unit === '1' ? '' : o.unit === '1/s' ? '/s' : ` ${o.unit}`}`}</text>
       {at.probes.map((p, i) => p.values[of] !== null && p.values[of] !== undefined && <Dot key={i} x={across(x, p.load)} y={up(y, p.values[of]!)} p={p} text={`${num(p.load)} ${c.unit}: ${num(p.values[of]!)} ${o.unit}, ${verdict(p)}`} />)}
     </Figure>
   )
@@ -112,7 +113,7 @@ function Demands({ at }: { at: CarriedAt }) {
               return (
                 <tr key={d.name}>
                   <th scope="row">{d.name}</th>
-                  <Cell e={d.each} say={(x) => (seconds ? `${num(1000 * x)} ms` : `${num(x)} requests`)} />
+                  <Cell e={d.each} say={(x) => (seconds ? `${num(1000 * x)} ms` : `${num(x)} ${x === 1 ? 'request' : 'requests'}`)} />
                   <Cell e={d.bound} />
                   <td><svg class="strip" viewBox="0 0 120 14" width={120} height={14} role="img" aria-label={`${value(d.bound.value)} of ${num(most)} pods/s`}><rect x={0} y={3} height={8} width={Math.max(1, 120 * ((d.bound.value ?? 0) / most))} class="bar" /></svg></td>
                 </tr>

@@ -106,7 +106,7 @@ export function FolderView({ folder }: { folder: Folder }) {
       <main>
         <section aria-label="Recordings">
           <div class="controls">
-            <label>Filter <input type="search" value={text} spellcheck={false} placeholder="name, setting, machine, verdict" onInput={(e) => setText(e.currentTarget.value)} /></label>
+            <label>Filter <input type="search" size={30} value={text} spellcheck={false} placeholder="name, setting, machine, verdict" onInput={(e) => setText(e.currentTarget.value)} /></label>
             <label>Status <select value={status} onChange={(e) => setStatus(e.currentTarget.value)}><option value="">all</option>{statuses.map((s) => <option key={s}>{s}</option>)}</select></label>
             <output aria-live="polite">{list.length} of {entries.length} recordings{unread.length > 0 && `, ${unread.length} not diagnosed yet`}</output>
             {unread.length > shown.filter((e) => unread.includes(e)).length && <button type="button" onClick={() => read(list)}>diagnose all {list.length}</button>}

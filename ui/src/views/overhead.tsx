@@ -39,7 +39,7 @@ export function OverheadView({ o }: { o: AtRest }) {
 const say = (e: Estimated): string => `${e.value === null ? 'unknown' : cores(e.value)}${between(e, cores) ? ` (${between(e, cores)}, n ${e.n})` : ` (n ${e.n})`}`
 
 const rowHeight = 30
-const names = 230
+const names = 268
 const numbers = 190
 
 function Waterfall({ o }: { o: AtRest }) {
@@ -70,7 +70,7 @@ function Waterfall({ o }: { o: AtRest }) {
         const high = (r.sum ? 0 : r.from) + (r.e.high ?? r.e.value ?? 0)
         return (
           <g key={i} class={`layer ${r.kind}`}>
-            <text x={4} y={y + 15} class={r.sum ? 'strong' : 'name'}>{short(r.name, 32)}<title>{r.name}</title></text>
+            <text x={4} y={y + 15} class={r.sum ? 'strong' : 'name'}>{short(r.name, 42)}<title>{r.name}</title></text>
             <text x={names + numbers - 12} y={y + 15} text-anchor="end">{r.e.value === null ? 'unknown' : more(r.e.value)}{between(r.e, more) && ` (${more(r.e.low ?? 0)}…${more(r.e.high ?? 0)})`}</text>
             <rect x={Math.min(x(r.from), x(r.to))} y={y + 4} width={Math.max(1.5, Math.abs(x(r.to) - x(r.from)))} height={rowHeight - 16} class="fill"><title>{`${r.name}: ${r.e.value === null ? 'unknown' : more(r.e.value)} cores, n ${r.e.n}`}</title></rect>
             {r.e.low !== null && r.e.high !== null && <line x1={x(low)} x2={x(high)} y1={y + 11} y2={y + 11} class="whisker" />}

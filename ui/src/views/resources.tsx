@@ -38,7 +38,7 @@ export function Use({ rounds, ranges }: Props) {
     <>
       <div class="controls">
         {choice}
-        <label>Filter <input type="search" value={text} spellcheck={false} placeholder="resource, component, verdict" onInput={(e) => setText(e.currentTarget.value)} /></label>
+        <label>Filter <input type="search" size={26} value={text} spellcheck={false} placeholder="resource, component, verdict" onInput={(e) => setText(e.currentTarget.value)} /></label>
         <output>{phase ? `phase ${phase}` : 'the whole run'}{first && `, ${num(first.from)}–${num(first.to)} s`}: {['saturated', 'errors', 'watch', 'not measurable', 'ok'].filter((v) => count(v) > 0).map((v) => `${count(v)} ${v}`).join(', ')}</output>
       </div>
       {range && <p class="note">Assessed for whole phases: {phase ? 'this is the one that holds the selected seconds.' : 'no single phase holds the selected seconds, so this is the whole run.'}</p>}
