@@ -18,7 +18,7 @@ import (
 func Picture(t *testing.T, ctx context.Context, selector, file string) int {
 	t.Helper()
 	beyond := true
-	box := Eval[map[string]float64](t, ctx, fmt.Sprintf(`(r => ({x: Math.max(0, r.x + scrollX - 8), y: Math.max(0, r.y + scrollY), w: r.width + 16, h: Math.min(2400, r.height + 8)}))(document.querySelector(%q).getBoundingClientRect())`, selector))
+	box := Eval[map[string]float64](t, ctx, fmt.Sprintf(`(r => ({x: Math.max(0, r.x + scrollX - 8), y: Math.max(0, r.y + scrollY), w: r.width + 16, h: Math.min(3000, r.height + 8)}))(document.querySelector(%q).getBoundingClientRect())`, selector))
 	shot := Call(t, ctx, page.CaptureScreenshot, page.CaptureScreenshotParams{
 		Clip: &page.Viewport{X: box["x"], Y: box["y"], Width: box["w"], Height: box["h"], Scale: 1}, CaptureBeyondViewport: &beyond,
 	}).Data
