@@ -94,7 +94,7 @@ func twoSides() Page {
 
 // trends is a page of history.
 func trends() Page {
-	p := Page{Title: "History", Verdict: "24 valid runs, 1 series: 1 change for the worse, 0 for the better.", Tool: "v0.1.0", Generated: synthStart, Valid: true, LeftOut: []string{"20261101T000000Z-bad is not valid: the generator was late"}}
+	p := Page{Title: "History", Verdict: "24 valid runs, 2 series: 1 change for the worse, 0 for the better.", Tool: "v0.1.0", Generated: synthStart, Valid: true, LeftOut: []string{"20261101T000000Z-bad is not valid: the generator was late"}}
 	t := Trend{Experiment: "density", Machine: "2 CPUs", Indicator: "cpu.total", Name: "control plane, all components", Unit: "ms/pod", Lower: true}
 	for i := range 24 {
 		v := 14 + 0.3*math.Sin(float64(3*i))
@@ -105,7 +105,8 @@ func trends() Page {
 	}
 	t.Steps = []Step{{At: 14, Before: 14, After: 16.5, Ratio: 1.18, P: 0.001, Verdict: "worse", Changed: []Difference{{Path: "kube-apiserver.version", Old: "v1.36.2", New: "v1.36.3"}}}}
 	few := t
-	few.Indicator, few.Name, few.Steps, few.Note = "throughput", "scheduling throughput", nil, "7 runs are too few for a change"
+	few.Indicator, few.Name, few.Unit, few.Lower, few.Steps, few.Note = "throughput", "scheduling throughput", "pods/s", false, nil, "7 runs are too few for a change"
+	few.Runs, few.At, few.Values = few.Runs[:7], few.At[:7], Values{52, 51.2, 51.7, 52.6, 51.9, 52.3, 51.4}
 	p.History = []Trend{t, few}
 	return p
 }
