@@ -294,6 +294,14 @@ objectives: [{indicator: pod-startup, limit: 5s}]
 		{set: "cluster.components.etcd.args.feature-gates=A=true,B=false", check: func(e *Experiment) bool {
 			return *e.Cluster.Components["etcd"].Args["feature-gates"] == "A=true,B=false"
 		}},
+		{set: "kube-scheduler.config={profiles: [{schedulerName: own}]}", check: func(e *Experiment) bool {
+			return reflect.DeepEqual(e.Cluster.Components["kube-scheduler"].Config, Manifest{"profiles": []any{map[string]any{"schedulerName": "own"}}})
+		}},
+		{set: "kube-scheduler.config={}", check: func(e *Experiment) bool { return len(e.Cluster.Components["kube-scheduler"].Config) == 0 }},
+		{set: "kube-scheduler.config=x", want: `--set kube-scheduler.config=x: kube-scheduler.config: want a manifest, a mapping such as {apiVersion: v1, kind: ConfigMap}, got the text "x"`},
+		{set: "etcd.config={a: 1}", want: `--set etcd.config={a: 1}: cluster.components.etcd.config: only kube-scheduler is configured by a KubeSchedulerConfiguration`},
+		{set: "kube-scheduler.config={kind: Policy}", want: `--set kube-scheduler.config={kind: Policy}: cluster.components.kube-scheduler.config.kind: want KubeSchedulerConfiguration, or leave it out`},
+		{set: "kube-scheduler.config={clientConnection: {kubeconfig: x}}", want: `--set kube-scheduler.config={clientConnection: {kubeconfig: x}}: cluster.components.kube-scheduler.config.clientConnection: the lab sets the kubeconfig itself, with the ports it picks`},
 		{set: "kubedyno-load.cpu=0.05", check: func(e *Experiment) bool { return e.Cluster.Components["kubedyno-load"].CPU == 0.05 }},
 		{set: "etcd.env.GOGC=50", check: func(e *Experiment) bool { return e.Cluster.Components["etcd"].Env["GOGC"] == "50" }},
 		{set: "etcd.binary=/usr/bin/etcd", check: func(e *Experiment) bool { return e.Cluster.Components["etcd"].Binary == "/usr/bin/etcd" }},
@@ -320,7 +328,7 @@ objectives: [{indicator: pod-startup, limit: 5s}]
 		{set: "cluster.nodes", want: "--set cluster.nodes: want PATH=VALUE, such as cluster.nodes=100 or kube-scheduler.args.kube-api-qps=200"},
 		{set: "kube-schedular.cpu=1", want: `--set kube-schedular.cpu=1: unknown component or field "kube-schedular", did you mean "kube-scheduler"?`},
 		{set: "cluster.components.kube-proxy.cpu=1", want: `--set cluster.components.kube-proxy.cpu=1: unknown component "kube-proxy" (valid: etcd, kube-apiserver, kube-controller-manager, kube-scheduler, kubedyno-csi, kubedyno-hollow, kubedyno-load)`},
-		{set: "etcd.flags.v=1", want: `--set etcd.flags.v=1: etcd: unknown part "flags" (valid: args, env, binary, cpu, off, syncDelay, latency, files)`},
+		{set: "etcd.flags.v=1", want: `--set etcd.flags.v=1: etcd: unknown part "flags" (valid: args, env, binary, cpu, config, off, syncDelay, latency, files)`},
 		{set: "etcd.cpu=half", want: `--set etcd.cpu=half: etcd.cpu: want a number, got the text "half"`},
 		{set: "etcd.cpu=0", want: `--set etcd.cpu=0: etcd.cpu: must be at least 0.01, got 0`},
 		{set: "etcd.cpu=500m", want: `--set etcd.cpu=500m: etcd.cpu: want a number, got the text "500m"`},

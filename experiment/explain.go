@@ -125,6 +125,9 @@ func (c Component) inWords() []string {
 	if c.Binary != "" {
 		words = append(words, "from "+c.Binary)
 	}
+	if len(c.Config) > 0 {
+		words = append(words, "with a configuration of its own ("+strings.Join(sortedKeys(c.Config), ", ")+")")
+	}
 	if c.Off {
 		words = append(words, "is left out")
 	}

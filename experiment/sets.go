@@ -14,7 +14,7 @@ import (
 )
 
 // Sets are parsed --set settings: PATH=VALUE, where PATH is
-// <component>.args.<flag>, .env.<NAME>, .binary or .cpu, or any field of the
+// <component>.args.<flag>, .env.<NAME>, .binary, .cpu or .config, or any field of the
 // experiment. Where two set the same thing, the later one wins.
 type Sets struct {
 	// Components holds what differs, by component name.
@@ -111,7 +111,7 @@ func (d *decoder) setComponent(c *Component, at, rest, value string) {
 	fail := func(text string) { d.report(&yaml.Node{}, at, text) }
 	switch {
 	case rest == "":
-		fail("say which part: args.<flag>, env.<NAME>, binary, cpu or off")
+		fail("say which part: args.<flag>, env.<NAME>, binary, cpu, config or off")
 	case part == "args" && named && name != "":
 		if c.Args == nil {
 			c.Args = map[string]*string{}
@@ -136,6 +136,13 @@ func (d *decoder) setComponent(c *Component, at, rest, value string) {
 	case part == "binary":
 		c.Binary = value
 		d.placed(at+".binary", nil)
+	case part == "config":
+		n, err := setNode(value, manifestType)
+		if err != nil {
+			fail(err.Error())
+			return
+		}
+		d.value(n, reflect.ValueOf(&c.Config).Elem(), at+".config")
 	case part == "off":
 		d.value(&yaml.Node{Kind: yaml.ScalarNode, Value: value}, reflect.ValueOf(&c.Off).Elem(), at+".off")
 	case part == "syncDelay":
@@ -200,6 +207,9 @@ func (c Component) with(d Component) Component {
 	}
 	if d.Binary != "" {
 		c.Binary = d.Binary
+	}
+	if d.Config != nil {
+		c.Config = d.Config
 	}
 	if d.CPU != 0 {
 		c.CPU = d.CPU

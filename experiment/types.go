@@ -198,6 +198,9 @@ type Component struct {
 	Binary string `yaml:"binary"`
 	// CPU is a quota in cores; 0 is none.
 	CPU float64 `yaml:"cpu" rule:"min=0.01,max=1024"`
+	// Config is the scheduler's KubeSchedulerConfiguration, without how it reaches
+	// the API server.
+	Config Manifest `yaml:"config"`
 	// Off leaves the component out of the lab.
 	Off bool `yaml:"off"`
 	// SyncDelay is how much longer each fsync and fdatasync takes.

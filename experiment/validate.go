@@ -478,6 +478,9 @@ func (c *checker) components() {
 		if comp.Latency != 0 && name != "etcd" {
 			c.fail(path+".latency", "only the way to etcd can be made longer: set etcd.latency")
 		}
+		if comp.Config != nil {
+			c.configuration(path, name, comp)
+		}
 		if !isOurs(name) {
 			continue
 		}
@@ -492,6 +495,24 @@ func (c *checker) components() {
 		if comp.Binary != "" {
 			c.fail(path+".binary", name+" is part of kubedyno and takes cpu and env only")
 		}
+	}
+}
+
+// configuration checks what a scheduler is configured by. What a plugin makes of
+// its arguments the scheduler itself says when it starts.
+func (c *checker) configuration(path, name string, comp Component) {
+	at := path + ".config"
+	switch {
+	case name != scheduler:
+		c.fail(at, "only "+scheduler+" is configured by a KubeSchedulerConfiguration")
+	case comp.Args["config"] != nil:
+		c.fail(at, "give either config, or the flag args.config with a file of your own")
+	case !slices.Contains([]any{nil, "kubescheduler.config.k8s.io/v1"}, comp.Config["apiVersion"]):
+		c.fail(join(at, "apiVersion"), "want kubescheduler.config.k8s.io/v1, or leave it out")
+	case !slices.Contains([]any{nil, "KubeSchedulerConfiguration"}, comp.Config["kind"]):
+		c.fail(join(at, "kind"), "want KubeSchedulerConfiguration, or leave it out")
+	case comp.Config.at("clientConnection", "kubeconfig") != nil:
+		c.fail(join(at, "clientConnection"), "the lab sets the kubeconfig itself, with the ports it picks")
 	}
 }
 

@@ -74,7 +74,7 @@ type labTarget struct {
 func labConfig(e *experiment.Experiment) lab.Config {
 	overrides := map[string]lab.Override{}
 	for name, c := range e.Cluster.Components {
-		overrides[name] = lab.Override{Args: c.Args, Env: c.Env, Binary: c.Binary, CPU: c.CPU, Off: c.Off, SyncDelay: c.SyncDelay, Latency: c.Latency, Files: uint64(c.Files)}
+		overrides[name] = lab.Override{Args: c.Args, Env: c.Env, Binary: c.Binary, CPU: c.CPU, Config: c.Config, Off: c.Off, SyncDelay: c.SyncDelay, Latency: c.Latency, Files: uint64(c.Files)}
 	}
 	return lab.Config{Profile: string(e.Cluster.Profile), Overrides: overrides, CPU: e.Cluster.CPU}
 }

@@ -66,6 +66,9 @@ type Override struct {
 	Binary string `json:"binary,omitempty"`
 	// CPU is a quota in cores; 0 means none.
 	CPU float64 `json:"cpu,omitempty"`
+	// Config is the scheduler's KubeSchedulerConfiguration; what the profile's flags
+	// say about its client is added.
+	Config map[string]any `json:"config,omitempty"`
 	// Off leaves the component out. Only the controller manager and the
 	// scheduler can be missed.
 	Off bool `json:"off,omitempty"`
@@ -188,6 +191,9 @@ func (o Override) validate(name string, flags []Flag) error {
 	}
 	if o.Off && name != ControllerManager && name != Scheduler {
 		return misuse("%s.off: a lab cannot do without it; only %s and %s can be left out", name, ControllerManager, Scheduler)
+	}
+	if o.Config != nil && name != Scheduler {
+		return misuse("%s.config: only %s is configured by a file of ours", name, Scheduler)
 	}
 	if slices.Contains(harness, name) {
 		if len(o.Args) > 0 || o.Binary != "" || o.SyncDelay != 0 || o.Files != 0 {

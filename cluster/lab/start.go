@@ -248,6 +248,9 @@ func (k *keeper) plan(ids *pki, version labVersion) (*plan, error) {
 			vars["etcd-client-port"] = proxied
 		}
 		args, err := arguments(c.name, flags, o, vars)
+		if err == nil && len(o.Config) > 0 {
+			args, err = configured(o.Config, args, file(c.name+".json"))
+		}
 		if err != nil {
 			return nil, err
 		}

@@ -1,10 +1,12 @@
 package lab
 
 import (
+	"encoding/json"
 	"errors"
 	"flag"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -104,5 +106,34 @@ func TestPortsDiffer(t *testing.T) {
 			t.Errorf("%s has the port of another", name)
 		}
 		seen[port] = true
+	}
+}
+
+// Beside a configuration the scheduler reads no flag about its client: what they
+// say goes with it, unless it says so itself.
+func TestConfigured(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "scheduler.json")
+	config := map[string]any{"profiles": []any{}, "clientConnection": map[string]any{"burst": 7}}
+	args, err := configured(config, []string{"--kubeconfig=/k", "--kube-api-qps=5000", "--kube-api-burst=9", "--profiling=false", "--v=2"}, file)
+	if err != nil || args[len(args)-1] != "--config="+file || len(args) != 6 {
+		t.Fatalf("%v: %q", err, args)
+	}
+	data, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got map[string]any
+	if err := json.Unmarshal(data, &got); err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]any{
+		"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration", "profiles": []any{}, "enableProfiling": false,
+		"clientConnection": map[string]any{"kubeconfig": "/k", "qps": 5000.0, "burst": 7.0},
+	}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+	if len(config) != 2 || len(config["clientConnection"].(map[string]any)) != 1 {
+		t.Errorf("the experiment's own configuration was changed: %v", config)
 	}
 }

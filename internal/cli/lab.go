@@ -141,7 +141,7 @@ func labOverrides(sets []string) (map[string]lab.Override, error) {
 	}
 	overrides := map[string]lab.Override{}
 	for name, c := range parsed.Components {
-		overrides[name] = lab.Override{Args: c.Args, Env: c.Env, Binary: c.Binary, CPU: c.CPU, Off: c.Off, SyncDelay: c.SyncDelay, Latency: c.Latency, Files: uint64(c.Files)}
+		overrides[name] = lab.Override{Args: c.Args, Env: c.Env, Binary: c.Binary, CPU: c.CPU, Config: c.Config, Off: c.Off, SyncDelay: c.SyncDelay, Latency: c.Latency, Files: uint64(c.Files)}
 	}
 	return overrides, nil
 }
