@@ -237,6 +237,23 @@ func (v *View) GrowingWork(component string) (g functions.Growth, ok bool) {
 	return g, ok && g.Samples >= growingSamples
 }
 
+// PluginFunctions is what the scheduler's own plugins have in the names of their
+// functions.
+const PluginFunctions = "/scheduler/framework/plugins/"
+
+// pluginShare is the part of the scheduler's CPU from which a plugin is named.
+const pluginShare = 0.2
+
+// DearestPlugin is the plugin with most of the scheduler's CPU over the plateau,
+// by sampled stacks. ok is false where none has much, and without stacks.
+func (v *View) DearestPlugin() (p functions.Part, ok bool) {
+	p, err := functions.Dearest(v.src, Scheduler, v.Plateau, PluginFunctions)
+	if err != nil && !errors.Is(err, record.ErrMissing) && v.err == nil {
+		v.err = fmt.Errorf("read stacks: %w", err)
+	}
+	return p, p.Share >= pluginShare && p.Samples >= growingSamples
+}
+
 // dearestPlugins are the scheduler's plugins that took most time.
 func (v *View) dearestPlugins(n int) []SchedulerPart {
 	w := v.SchedulerWork()

@@ -3,6 +3,8 @@ package diagnose
 import (
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 
 	"github.com/kubedyno/kubedyno/analysis/functions"
 	"github.com/kubedyno/kubedyno/analysis/logs"
@@ -96,6 +98,21 @@ func (v *View) Work(component, path string) (Spent, bool) {
 		s.PerPod = s.CPUSeconds / float64(n)
 	}
 	return s, true
+}
+
+// Registerer is the function of a component that metrics are registered by most of
+// the time, as profiles of the load saw it; "" where none is.
+func (v *View) Registerer(component string) string {
+	v.Work(component, "")
+	best := ""
+	if p := v.paths[component]; p != nil {
+		for _, f := range slices.Sorted(maps.Keys(p.Registerers)) {
+			if best == "" || p.Registerers[f] > p.Registerers[best] {
+				best = f
+			}
+		}
+	}
+	return best
 }
 
 // Written is how many bytes a component wrote to storage in the window.

@@ -531,3 +531,29 @@ func TestGrowing(t *testing.T) {
 		t.Errorf("without stacks: %v", err)
 	}
 }
+
+func TestDearest(t *testing.T) {
+	rec := made(t, func(w *record.Writer) {
+		w.Stack(record.Stack{ID: 1, Frames: "runtime.goexit;example.com/p/a.Run;example.com/p/a.Count;runtime.memmove"})
+		w.Stack(record.Stack{ID: 2, Frames: "runtime.goexit;example.com/p/a.Run;example.com/p/a.Note"})
+		w.Stack(record.Stack{ID: 3, Frames: "runtime.goexit;example.com/p/b.Run;example.com/p/a.Run;example.com/p/b.Run"})
+		w.Stack(record.Stack{ID: 4, Frames: "runtime.goexit;example.com/other.Run"})
+		for stack, n := range map[int64]int{1: 40, 2: 20, 3: 10, 4: 30} {
+			for range n {
+				w.StackSample(record.StackSample{TimeMicros: after(10.5).UnixMicro(), Component: "a", Stack: stack})
+			}
+		}
+		w.StackSample(record.StackSample{TimeMicros: after(10.5).UnixMicro(), Component: "b", Stack: 4})
+		w.StackSample(record.StackSample{TimeMicros: after(30).UnixMicro(), Component: "a", Stack: 4})
+	})
+	w := record.Window{Start: after(10), End: after(11)}
+	if got, err := Dearest(rec, "a", w, "/p/"); err != nil || got != (Part{"example.com/p/a", "example.com/p/a.Count", 0.7, 70}) {
+		t.Errorf("%+v, %v", got, err)
+	}
+	if got, err := Dearest(rec, "a", w, "/q/"); err != nil || got != (Part{}) {
+		t.Errorf("%+v, %v", got, err)
+	}
+	if _, err := Dearest(made(t, func(*record.Writer) {}), "a", w, "/p/"); !errors.Is(err, record.ErrMissing) {
+		t.Errorf("without stacks: %v", err)
+	}
+}

@@ -108,3 +108,72 @@ func Growing(rec stacked, component string, early, late Stretch, share float64) 
 	}
 	return g, ok, nil
 }
+
+// A Part is what one package took of a component's work.
+type Part struct {
+	Package string
+	// Function is the innermost one of the package that holds half of it.
+	Function string
+	Share    float64 // of the component's samples, with what it calls
+	Samples  int
+}
+
+// Dearest tells by sampled stacks which package, of those whose functions have
+// some text in their names, a component spends most of its CPU in, with what it
+// calls. The zero Part is none. Without stacks the error wraps record.ErrMissing.
+func Dearest(rec stacked, component string, w record.Window, within string) (Part, error) {
+	rows, err := rec.StackSamples()
+	if err != nil {
+		return Part{}, err
+	}
+	stacks, err := rec.Stacks()
+	if err != nil {
+		return Part{}, err
+	}
+	seen := map[int64]int{}
+	all := 0
+	for _, r := range rows {
+		if r.Component == component && w.Contains(time.UnixMicro(r.TimeMicros)) {
+			seen[r.Stack]++
+			all++
+		}
+	}
+	type tally struct{ n, depth int }
+	packages, functions := map[string]int{}, map[string]*tally{}
+	for _, s := range stacks {
+		n := seen[s.ID]
+		if n == 0 {
+			continue
+		}
+		in, met := map[string]bool{}, map[string]bool{}
+		for depth, f := range strings.Split(s.Frames, ";") {
+			if !strings.Contains(f, within) || met[f] {
+				continue
+			}
+			met[f] = true
+			if pkg := Package(f); !in[pkg] {
+				in[pkg] = true
+				packages[pkg] += n
+			}
+			if functions[f] == nil {
+				functions[f] = &tally{}
+			}
+			functions[f].n += n
+			functions[f].depth += n * depth
+		}
+	}
+	var p Part
+	for _, pkg := range slices.Sorted(maps.Keys(packages)) {
+		if n := packages[pkg]; n > p.Samples {
+			p = Part{Package: pkg, Samples: n, Share: float64(n) / float64(all)}
+		}
+	}
+	deepest := -1.0
+	for _, f := range slices.Sorted(maps.Keys(functions)) {
+		t := functions[f]
+		if depth := float64(t.depth) / float64(t.n); Package(f) == p.Package && 2*t.n >= p.Samples && depth > deepest {
+			deepest, p.Function = depth, f
+		}
+	}
+	return p, nil
+}

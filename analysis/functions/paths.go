@@ -30,6 +30,7 @@ const (
 	PathOpenAPI   = "OpenAPI"
 	PathEncrypt   = "encryption at rest"
 	PathMetrics   = "metrics"
+	PathRegister  = "metrics registration"
 	PathGC        = "garbage collection"
 	PathSpin      = "idle spinning"
 )
@@ -41,6 +42,7 @@ var pathRules = []path{
 	{PathGC, []string{"runtime.gcBgMarkWorker", "runtime.gcAssistAlloc", "runtime.bgsweep", "runtime.bgscavenge"}},
 	{PathHandshake, []string{"crypto/tls.(*Conn).serverHandshake", "crypto/tls.(*Conn).clientHandshake"}},
 	{PathMetrics, []string{"promhttp.", "prometheus.(*Registry).Gather"}},
+	{PathRegister, []string{"prometheus.(*Registry).Register", "component-base/metrics.(*kubeRegistry).", "collectors.NewGoCollector", "collectors.NewProcessCollector"}},
 	{PathLogging, []string{"k8s.io/klog", "server/httplog.(*respLogger).Log", "go.uber.org/zap."}},
 	{PathAudit, []string{"apiserver/pkg/audit.", "apiserver/plugin/pkg/audit/", "filters.processAuditEvent", "filters.(*auditResponseWriter).processCode"}},
 	{PathOpenAPI, []string{"kube-openapi/pkg/builder", "kube-openapi/pkg/aggregator", "apiextensions-apiserver/pkg/controller/openapi"}},
@@ -74,16 +76,33 @@ var pathRules = []path{
 
 // Path is what a stack was done for; Other where no frame says.
 func Path(functions []string) string {
+	p, _ := pathOf(functions)
+	return p
+}
+
+// pathOf is Path, with the place of a function that says so; -1 where none does.
+func pathOf(functions []string) (name string, at int) {
 	for _, p := range pathRules {
 		for _, pattern := range p.patterns {
-			for _, f := range functions {
+			for i, f := range functions {
 				if strings.Contains(f, pattern) {
-					return p.name
+					return p.name, i
 				}
 			}
 		}
 	}
-	return Other
+	return Other, -1
+}
+
+// registerer is the function that registers metrics, of a stack with the innermost
+// first: the first one outside of the packages that do it for others.
+func registerer(functions []string, at int) string {
+	for _, f := range functions[at:] {
+		if pkg := Package(f); pkg != "" && !strings.HasPrefix(pkg, "github.com/prometheus/") && !strings.HasPrefix(pkg, "k8s.io/component-base/metrics") {
+			return f
+		}
+	}
+	return ""
 }
 
 // Spending is one component's CPU by path, scaled to the whole of the phases
@@ -91,6 +110,8 @@ func Path(functions []string) string {
 type Spending struct {
 	Seconds float64
 	By      map[string]float64
+	// Registerers are the functions that metrics were registered by.
+	Registerers map[string]float64
 }
 
 // profiled is what PathsOf reads of a recording.
@@ -117,7 +138,7 @@ func PathsOf(rec profiled, component string, in func(record.ProfileRef) bool) (*
 			return nil, err
 		}
 		if s == nil {
-			s = &Spending{By: map[string]float64{}}
+			s = &Spending{By: map[string]float64{}, Registerers: map[string]float64{}}
 		}
 		scale := Cover{Window: windows[ref.Phase], CoveredSeconds: float64(p.DurationNanos) / 1e9}.Scale()
 		s.add(p, scale)
@@ -149,9 +170,12 @@ func (s *Spending) add(p *profile.Profile, scale float64) {
 			}
 		}
 		x := float64(sample.Value[column]) / 1e9 * scale
-		path := Path(names)
-		if path == PathSpin {
+		path, at := pathOf(names)
+		switch path {
+		case PathSpin:
 			continue
+		case PathRegister:
+			s.Registerers[registerer(names, at)] += x
 		}
 		s.Seconds += x
 		s.By[path] += x

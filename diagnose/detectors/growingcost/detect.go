@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/kubedyno/kubedyno/diagnose"
+	"github.com/kubedyno/kubedyno/diagnose/detectors/internal/plugin"
 )
 
 // twice is the growth over the run from which it is a risk that is worth a word
@@ -57,17 +58,16 @@ func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
 	if g, ok := v.GrowingWork(worst.Component); ok {
 		f.Sources = 2
 		f.CodePath = g.Function
-		where := short(g.Function)
-		if plugin, ok := plugin(g.Function); ok {
-			where = fmt.Sprintf("%s (scheduler plugin %s)", where, plugin)
+		where := plugin.Short(g.Function)
+		if name, ok := plugin.Name(g.Function); ok {
+			where = fmt.Sprintf("%s (scheduler plugin %s)", where, name)
 		}
 		f.Summary += fmt.Sprintf(" %.0f %% of what %s's work for a pod grew by is in %s.", 100*g.Share, worst.Component, where)
 		f.Evidence = append(f.Evidence, diagnose.Evidence{Kind: "function", Ref: "stacks: " + g.Function, Value: g.Late - g.Early, Unit: "s/pod",
-			Text: fmt.Sprintf("%s took %.2f ms of CPU for each pod in the run's first quarter, %.2f ms in its last (%d samples)", short(g.Function), 1000*g.Early, 1000*g.Late, g.Samples)})
+			Text: fmt.Sprintf("%s took %.2f ms of CPU for each pod in the run's first quarter, %.2f ms in its last (%d samples)", plugin.Short(g.Function), 1000*g.Early, 1000*g.Late, g.Samples)})
 		f.Advice.Text = fmt.Sprintf("Find out why %s looks at all pods for each new one, and keep a count instead. Its callers: kubedyno stacks, for the run's last part.", where)
-		if strings.Contains(g.Function, "/podtopologyspread.") {
-			f.Advice.Text = "The default spreading constraints of the scheduler count, for each pod to be placed, the pods of the same owner on every node. A KubeSchedulerConfiguration whose arguments for PodTopologySpread have defaultingType: List and no defaultConstraints takes that away, and so does one owner for fewer pods. " +
-				"The price: replicas that ask for no spreading themselves are no longer spread over nodes and zones."
+		if a, ok := plugin.Advice(v, g.Function); ok {
+			f.Advice = a
 		}
 	}
 	for _, s := range v.Slopes {
@@ -95,17 +95,6 @@ func stage(s *diagnose.Slope) string {
 		return diagnose.Decide
 	}
 	return ""
-}
-
-// short is a function without the path of its package.
-func short(function string) string { return function[strings.LastIndexByte(function, '/')+1:] }
-
-// plugin is the scheduler's plugin that a function belongs to, as its package is
-// called.
-func plugin(function string) (string, bool) {
-	_, rest, ok := strings.Cut(function, "/scheduler/framework/plugins/")
-	name, _, _ := strings.Cut(rest, ".")
-	return name, ok
 }
 
 func title(s string) string {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/kubedyno/kubedyno/diagnose"
+	"github.com/kubedyno/kubedyno/diagnose/detectors/internal/plugin"
 )
 
 // busy is the utilisation of the single server from which its queue is long:
@@ -22,6 +23,8 @@ var Detector = diagnose.Detector{
 the loop's utilisation, and 1/(seconds per pod) is the most pods that it can place.
 
 **Evidence.** The sum grows by at least 0.85 s a second while pods wait in queue and decide.
+
+Sampled stacks tell which plugin has most of the scheduler's CPU, and which function of it; one with less than a fifth is not named.
 
 **Explaining-away.** On a full machine, or with the scheduler at its own CPU quota, cycles take longer because they wait for a CPU: those causes are settled first. Unless the loop is busy 95 % of the time and the scheduler's threads waited for
 a CPU for less than a quarter of that (run-queue delay): then it decides all the time by itself, and more CPUs would not make it faster.
@@ -58,6 +61,17 @@ func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
 	if waited, ok := v.RunDelay(diagnose.Scheduler, v.Plateau); ok && r.Utilisation >= always && waited < waiting*r.BusySeconds {
 		f.Direct, f.Sources = true, 2
 		f.Evidence = append(f.Evidence, diagnose.Evidence{Kind: "wait", Ref: "processes: run_delay_s of kube-scheduler", Value: waited, Unit: "s", Text: fmt.Sprintf("its threads waited %.2f s for a CPU meanwhile, all together", waited)})
+	}
+	if p, ok := v.DearestPlugin(); ok {
+		name, _ := plugin.Name(p.Function)
+		f.CodePath = p.Function
+		f.Cause += ", most of its plugins' work in " + plugin.Short(p.Function)
+		f.Summary += fmt.Sprintf(" %.0f %% of its CPU is in the plugin %s, most of that in %s.", 100*p.Share, name, plugin.Short(p.Function))
+		f.Evidence = append(f.Evidence, diagnose.Evidence{Kind: "function", Ref: "stacks: " + p.Function, Value: p.Share, Unit: "1", Text: fmt.Sprintf("%.0f %% of kube-scheduler's CPU in the plugin %s (%d samples)", 100*p.Share, name, p.Samples)})
+		f.Advice.Text = fmt.Sprintf("Look at what %s does for each pod and each node, and whether pods need the plugin %s. A lower percentageOfNodesToScore decides faster and spreads less evenly.", plugin.Short(p.Function), name)
+		if a, ok := plugin.Advice(v, p.Function); ok {
+			f.Advice = a
+		}
 	}
 	return diagnose.Found(f)
 }
