@@ -63,6 +63,8 @@ type Arm struct {
 	// Set changes it, as --set does; QuickSet too in a quick run, after it.
 	Set      []string `yaml:"set"`
 	QuickSet []string `yaml:"quickSet"`
+	// Patch is a component that is built for the arm.
+	Patch *Patch `yaml:"patch"`
 	// Runs is how many runs there are, QuickRuns in a quick run; 0 leaves the arm
 	// out.
 	Runs      int `yaml:"runs"`
@@ -71,9 +73,11 @@ type Arm struct {
 	// quick one: for the time that is left, until runs tell it.
 	Seconds      float64 `yaml:"seconds"`
 	QuickSeconds float64 `yaml:"quickSeconds"`
+
+	built string // the setting that takes what was built
 }
 
-// An Expectation is one thing that must come out. Exactly one of First, Order,
+// An Expectation is one thing that must come out. Exactly one of First, Order, Found,
 // Absent, Objective, Number and Change is set.
 type Expectation struct {
 	// Row is the row of the list of what the authors did that it stands for.
@@ -85,6 +89,8 @@ type Expectation struct {
 	First *Place `yaml:"first"`
 	// Order is what is found, the first of it first of all, and each before the next.
 	Order     []Place  `yaml:"order"`
+	// Found is a finding at any rank: of a risk, say, beside what holds pods up now.
+	Found     *Place   `yaml:"found"`
 	Absent    *Place   `yaml:"absent"`
 	Objective *Kept    `yaml:"objective"`
 	Number    *Bounded `yaml:"number"`
@@ -99,6 +105,8 @@ type Place struct {
 	Resource  string `yaml:"resource"`
 	// Names is what its cause names, such as a command.
 	Names string `yaml:"names"`
+	// In is text of the code path that the finding names.
+	In string `yaml:"in"`
 }
 
 // Kept is whether an objective of the experiment is met.
@@ -182,11 +190,16 @@ func (c *Case) check(name string) error {
 		if arms[a.Name] || a.Name == "" || (a.Experiment == "") == (a.Builtin == "") || a.Runs < 0 || a.QuickRuns < 0 || a.Runs+a.QuickRuns == 0 {
 			return fmt.Errorf("arm %q: it needs a name of its own, one experiment, and runs", a.Name)
 		}
+		if a.Patch != nil {
+			if err := a.Patch.check(); err != nil {
+				return fmt.Errorf("arm %q: %w", a.Name, err)
+			}
+		}
 		arms[a.Name] = true
 	}
 	for i, e := range c.Expect {
 		set := 0
-		for _, is := range []bool{e.First != nil, len(e.Order) > 0, e.Absent != nil, e.Objective != nil, e.Number != nil, e.Change != nil} {
+		for _, is := range []bool{e.First != nil, len(e.Order) > 0, e.Found != nil, e.Absent != nil, e.Objective != nil, e.Number != nil, e.Change != nil} {
 			if is {
 				set++
 			}
@@ -194,7 +207,7 @@ func (c *Case) check(name string) error {
 		var err error
 		switch {
 		case set != 1:
-			err = errors.New("exactly one of first, order, absent, objective, number and change")
+			err = errors.New("exactly one of first, order, found, absent, objective, number and change")
 		case e.Number != nil && e.Number.Least == nil && e.Number.Most == nil:
 			err = errors.New("a number without a bound cannot fail")
 		case e.Number != nil:
@@ -207,7 +220,7 @@ func (c *Case) check(name string) error {
 			err = errors.New("an order of one: say first")
 		case slices.Contains(e.Order, Place{}):
 			err = errors.New("any finding at all")
-		case e.First != nil && *e.First == Place{}, e.Absent != nil && *e.Absent == Place{}:
+		case e.First != nil && *e.First == Place{}, e.Found != nil && *e.Found == Place{}, e.Absent != nil && *e.Absent == Place{}:
 			err = errors.New("any finding at all")
 		}
 		for _, arm := range e.arms() {
@@ -245,6 +258,13 @@ func (c *Case) arm(name string) *Arm {
 	return &c.Arms[i]
 }
 
+func (c *Case) armNames() (names []string) {
+	for _, a := range c.Arms {
+		names = append(names, a.Name)
+	}
+	return names
+}
+
 // arms are those that an expectation is about.
 func (e Expectation) arms() []string {
 	if e.Change != nil {
@@ -277,6 +297,9 @@ type Changes struct {
 // Settings are those of an arm, what is set by hand last.
 func (a *Arm) Settings(quick bool, by Changes) []string {
 	all := slices.Clone(a.Set)
+	if a.built != "" {
+		all = append(all, a.built)
+	}
 	if quick {
 		all = append(all, a.QuickSet...)
 	}

@@ -51,6 +51,8 @@ func (e Expectation) text() string {
 			places = append(places, p.String())
 		}
 		return "in this order: " + strings.Join(places, "; ")
+	case e.Found != nil:
+		return "there is " + e.Found.String()
 	case e.Absent != nil:
 		return "no " + e.Absent.String()
 	case e.Objective != nil:

@@ -116,6 +116,8 @@ func (c *Case) Judge(runs map[string][]Facts, quick bool) []Verdict {
 			e.First.first(of, &v)
 		case len(e.Order) > 0:
 			inOrder(e.Order, of, &v)
+		case e.Found != nil:
+			e.Found.found(of, &v)
 		case e.Absent != nil:
 			e.Absent.absent(of, &v)
 		case e.Objective != nil:
@@ -141,16 +143,34 @@ func (p Place) String() string {
 	if p.Names != "" {
 		parts = append(parts, fmt.Sprintf("%q", p.Names))
 	}
+	if p.In != "" {
+		parts = append(parts, "in "+p.In)
+	}
 	return strings.Join(parts, ", ")
 }
 
 func (p Place) matches(f diagnose.Finding) bool {
 	return strings.Contains(f.Cause, p.Names) && (p.Detector == "" || p.Detector == f.ID) && (p.Component == "" || p.Component == f.Component) &&
-		(p.Stage == "" || p.Stage == f.Stage) && (p.Resource == "" || p.Resource == f.Resource)
+		(p.Stage == "" || p.Stage == f.Stage) && (p.Resource == "" || p.Resource == f.Resource) && strings.Contains(f.CodePath, p.In)
 }
 
 func found(f diagnose.Finding) string {
 	return Place{Detector: f.ID, Component: f.Component, Stage: f.Stage, Resource: f.Resource}.String()
+}
+
+// found: each run has the finding.
+func (p Place) found(of []Facts, v *Verdict) {
+	v.Outcome = Held
+	for _, f := range of {
+		i := slices.IndexFunc(f.Findings, p.matches)
+		if i < 0 {
+			v.Outcome, v.Text = Failed, fmt.Sprintf("%s: %s was not found", f.Recording, p)
+			return
+		}
+		if v.Text == "" {
+			v.Text = fmt.Sprintf("%s, number %d in %s: %s", found(f.Findings[i]), i+1, f.Recording, f.Findings[i].Summary)
+		}
+	}
 }
 
 // first: each run's first finding is the place.

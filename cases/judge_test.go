@@ -49,6 +49,9 @@ func TestCases(t *testing.T) {
 			if p := e.First; p != nil && p.Detector != "" {
 				detector(t, name, p.Detector)
 			}
+			if p := e.Found; p != nil && p.Detector != "" {
+				detector(t, name, p.Detector)
+			}
 			if p := e.Absent; p != nil && p.Detector != "" {
 				detector(t, name, p.Detector)
 			}
@@ -97,6 +100,10 @@ func TestJudge(t *testing.T) {
 	named, other := finding("lock-herd", "client:p"), finding("heartbeats", "node")
 	named.Cause = "so many locks"
 	absent := Expectation{Arm: "a", Absent: &Place{Detector: "lock-herd"}}
+	among := Expectation{Arm: "a", Found: &Place{Detector: "lock-herd"}}
+	inside := Expectation{Arm: "a", First: &Place{Detector: "lock-herd", In: "a.Count"}}
+	counting := herd
+	counting.CodePath = "example.com/a.Count"
 	kept := Expectation{Arm: "a", Objective: &Kept{Name: "o", Met: true}}
 	missed := Expectation{Arm: "a", Objective: &Kept{Name: "o"}}
 	least := Expectation{Arm: "a", Number: &Bounded{Measure: last, Least: &ten}}
@@ -126,6 +133,10 @@ func TestJudge(t *testing.T) {
 		{"absent", absent, []Facts{run(limit)}, nil, false, Held, "paced-client"},
 		{"absent, and nothing else", absent, []Facts{run()}, nil, false, Held, "nothing is"},
 		{"there all the same", absent, []Facts{run(), run(limit, herd)}, nil, false, Failed, "lock-herd says so"},
+		{"found second", among, []Facts{run(limit, herd), run(herd)}, nil, false, Held, "number 2"},
+		{"found in one run of two", among, []Facts{run(herd), run(limit)}, nil, false, Failed, "was not found"},
+		{"in the function", inside, []Facts{run(counting)}, nil, false, Held, "lock-herd"},
+		{"in no function", inside, []Facts{run(herd)}, nil, false, Failed, "not found; first is lock-herd"},
 		{"met", kept, []Facts{met}, nil, false, Held, "limit 5 s; 3 s"},
 		{"met, and was to be missed", missed, []Facts{met}, nil, false, Failed, "3 s"},
 		{"not judged", kept, []Facts{unjudged}, nil, false, Unknown, "no sample"},
@@ -216,7 +227,7 @@ func TestPlan(t *testing.T) {
 	c := &Case{Name: "c", Arms: []Arm{{Name: "a", Runs: 4, QuickRuns: 1}, {Name: "big", Runs: 1}, {Name: "b", Runs: 4, QuickRuns: 1}}}
 	text := func(o Options) string {
 		t.Helper()
-		plan, err := c.plan(o)
+		plan, err := c.plan(o, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -242,7 +253,7 @@ func TestPlan(t *testing.T) {
 			t.Errorf("%+v: %s, want %s", k.o, got, k.want)
 		}
 	}
-	if _, err := c.plan(Options{Only: []string{"x"}}); !errors.Is(err, ErrNoArm) {
+	if _, err := c.plan(Options{Only: []string{"x"}}, nil); !errors.Is(err, ErrNoArm) {
 		t.Error(err)
 	}
 }

@@ -98,6 +98,32 @@ var measures = []measure{
 	{"freeze", "ms", "that the control plane took to stand still", nil, func(_ *Measure, rec *record.Recording, _ *diagnose.Diagnosis) (float64, error) {
 		return longest(rec, func(p record.Pause) float64 { return p.FreezeSeconds })
 	}},
+	{"cpu-per-pod", "ms", "CPU of a component for each pod that came", []string{"component"}, func(m *Measure, _ *record.Recording, d *diagnose.Diagnosis) (float64, error) {
+		if d.Pods.Bound == 0 {
+			return 0, errors.New("no pod came")
+		}
+		for _, p := range d.Harness.ByProcess {
+			if p.Component == m.Component {
+				return 1000 * p.CPUSeconds / float64(d.Pods.Bound), nil
+			}
+		}
+		return 0, errors.New("processes were not recorded")
+	}},
+	{"decision", "ms", "mean time in which the scheduler chooses a node", nil, func(_ *Measure, _ *record.Recording, d *diagnose.Diagnosis) (float64, error) {
+		if d.Scheduler == nil {
+			return 0, errors.New("the scheduler's metrics were not recorded")
+		}
+		return d.Scheduler.Algorithm.Microseconds / 1000, nil
+	}},
+	{"decision-first", "ms", "the same in the first pods, by the fitted line", nil, func(_ *Measure, _ *record.Recording, d *diagnose.Diagnosis) (float64, error) {
+		s, err := decisions(d)
+		return 1000 * s.AtFrom, err
+	}},
+	{"decision-last", "ms", "the same in the last pods", nil, func(_ *Measure, _ *record.Recording, d *diagnose.Diagnosis) (float64, error) {
+		s, err := decisions(d)
+		return 1000 * s.AtTo, err
+	}},
+	{"function-per-pod", "ms", "of a component's CPU, in a function with what it calls, for each pod that came", []string{"component", "functions"}, functionPerPod},
 	{"function-share", "%", "of a component's CPU, in a function with what it calls", []string{"component", "functions"}, functionShare},
 	{"intent-last", "s", "from the write of the spec until the last pod runs", nil, func(_ *Measure, _ *record.Recording, d *diagnose.Diagnosis) (float64, error) {
 		return quantile(d.Latencies.Intent, d.Latencies.Intent.Max)
@@ -345,17 +371,39 @@ func (m *Measure) each(rec *record.Recording, visit func(*record.Request)) error
 func of(list []string, name string) bool { return len(list) == 0 || slices.Contains(list, name) }
 
 func functionShare(m *Measure, rec *record.Recording, _ *diagnose.Diagnosis) (float64, error) {
-	t, err := functions.Of(rec, functions.Query{Component: m.Component, Source: functions.FromProfiles})
-	if err != nil {
+	row, err := m.function(rec)
+	return 100 * row.CumShare, err
+}
+
+func functionPerPod(m *Measure, rec *record.Recording, d *diagnose.Diagnosis) (float64, error) {
+	row, err := m.function(rec)
+	switch {
+	case err != nil:
 		return 0, err
+	case d.Pods.Bound == 0:
+		return 0, errors.New("no pod came")
 	}
-	share := 0.0
-	for _, r := range t.Rows {
-		if slices.ContainsFunc(m.Functions, func(f string) bool { return strings.HasSuffix(r.Function, f) }) {
-			share = max(share, r.CumShare)
+	for _, p := range d.Harness.ByProcess {
+		if p.Component == m.Component {
+			return 1000 * row.CumShare * p.CPUSeconds / float64(d.Pods.Bound), nil
 		}
 	}
-	return 100 * share, nil
+	return 0, errors.New("processes were not recorded")
+}
+
+// function is the one with most, of those that the measure names; the zero Row
+// where no sample met any.
+func (m *Measure) function(rec *record.Recording) (most functions.Row, err error) {
+	t, err := functions.Of(rec, functions.Query{Component: m.Component, Source: functions.FromProfiles})
+	if err != nil {
+		return most, err
+	}
+	for _, r := range t.Rows {
+		if slices.ContainsFunc(m.Functions, func(f string) bool { return strings.HasSuffix(r.Function, f) }) && r.CumShare > most.CumShare {
+			most = r
+		}
+	}
+	return most, nil
 }
 
 func logLines(m *Measure, rec *record.Recording, _ *diagnose.Diagnosis) (float64, error) {
@@ -422,3 +470,13 @@ func (m *Measure) Read(rec *record.Recording, d *diagnose.Diagnosis) Reading {
 
 // key is the same for the same measure.
 func (m *Measure) key() string { return fmt.Sprintf("%+v", *m) }
+
+// decisions is how the choice of a node changes with the number of pods.
+func decisions(d *diagnose.Diagnosis) (diagnose.Slope, error) {
+	for _, s := range d.Slopes {
+		if s.Component == diagnose.Scheduler && s.Feature == "scheduler_scheduling_algorithm_duration_seconds" {
+			return s, nil
+		}
+	}
+	return diagnose.Slope{}, errors.New("no change with the number of pods is seen")
+}

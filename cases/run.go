@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"os"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -30,6 +31,8 @@ type Options struct {
 	Check func(ctx context.Context, e *experiment.Experiment) error
 	// Run performs one run and keeps it in a folder.
 	Run func(ctx context.Context, e *experiment.Experiment, settings []string, out, parent string) error
+	// Builder builds components for arms that have a patch.
+	Builder Builder
 	// Next is told of each run before it: its number, how many there are, its arm,
 	// and about how long all that are left will take.
 	Next func(n, of int, arm string, left time.Duration)
@@ -53,17 +56,18 @@ type turn struct {
 // folder is where its recordings are, below the case's.
 func (t turn) folder() string { return fmt.Sprintf("%d-each", t.runs) }
 
-// plan are the arms that are run, by how often, the most often first.
-func (c *Case) plan(o Options) ([]turn, error) {
+// plan are the arms that are run, by how often, the most often first. Those that
+// cannot be run are left out.
+func (c *Case) plan(o Options, not map[string]string) ([]turn, error) {
 	for _, name := range o.Only {
 		if c.arm(name) == nil {
-			return nil, fmt.Errorf("%w in case %s: %s", ErrNoArm, c.Name, name)
+			return nil, fmt.Errorf("%w: %q%s", ErrNoArm, name, experiment.Suggest(name, c.armNames()))
 		}
 	}
 	by := map[int][]*Arm{}
 	for i := range c.Arms {
 		a := &c.Arms[i]
-		if n := a.runs(o.Quick); n > 0 && of(o.Only, a.Name) {
+		if n := a.runs(o.Quick); n > 0 && of(o.Only, a.Name) && not[a.Name] == "" {
 			by[n] = append(by[n], a)
 		}
 	}
@@ -79,7 +83,7 @@ func (c *Case) plan(o Options) ([]turn, error) {
 //
 // fit says whether an experiment that reads well can be run.
 func (c *Case) Check(o Options, fit func(*experiment.Experiment) error) error {
-	plan, err := c.plan(o)
+	plan, err := c.plan(o, nil)
 	if err != nil {
 		return err
 	}
@@ -113,14 +117,18 @@ func (c *Case) Size(quick bool) (runs int, minutes float64) {
 // Run runs a case's arms in turns, diagnoses each run, and tells the story, which
 // is in Out. One that was interrupted goes on where it was.
 func (c *Case) Run(ctx context.Context, o Options) (*Story, error) {
-	plan, err := c.plan(o)
-	if err != nil {
-		return nil, err
-	}
 	if err := ours(o.Out); err != nil {
 		return nil, err
 	}
 	s := c.story(o)
+	not, err := c.build(ctx, o)
+	if err != nil {
+		return nil, err
+	}
+	plan, err := c.plan(o, not)
+	if err != nil {
+		return nil, err
+	}
 	runs := map[string][]Facts{}
 	follow := &follower{o: o, plan: plan}
 	for _, t := range plan {
@@ -141,8 +149,33 @@ func (c *Case) Run(ctx context.Context, o Options) (*Story, error) {
 			}
 		}
 	}
-	s.judge(c, runs)
+	s.judge(c, runs, not)
 	return s, s.Write(o.Out)
+}
+
+// build builds what arms need, and says why for those for which it cannot be had.
+func (c *Case) build(ctx context.Context, o Options) (not map[string]string, err error) {
+	not = map[string]string{}
+	for i := range c.Arms {
+		a := &c.Arms[i]
+		if a.Patch == nil || a.runs(o.Quick) == 0 || !of(o.Only, a.Name) {
+			continue
+		}
+		source, err := files.ReadFile(path.Join("data", c.Name, a.Patch.Source))
+		if err != nil {
+			return nil, fmt.Errorf("source of arm %s: %w", a.Name, err)
+		}
+		program, err := o.Builder.Build(ctx, a.Patch, source)
+		switch {
+		case ctx.Err() != nil:
+			return nil, context.Cause(ctx)
+		case err != nil:
+			not[a.Name] = fmt.Sprintf("%s was not built: %v", a.Patch.Component, err)
+		default:
+			a.built = a.Patch.Component + ".binary=" + program
+		}
+	}
+	return not, nil
 }
 
 // series is how a turn's arms are run. The seed is fixed: it decides the order

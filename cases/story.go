@@ -62,6 +62,8 @@ type Told struct {
 	Title    string   `json:"title"`
 	Settings []string `json:"settings,omitempty"`
 	Runs     []OneRun `json:"runs"`
+	// NotRun says why there are none.
+	NotRun string `json:"notRun,omitempty"`
 	// Transcript is what `kubedyno diagnose` says of its first run.
 	Transcript string `json:"transcript"`
 }
@@ -145,8 +147,19 @@ func machine(m record.Machine) string {
 }
 
 // judge holds the runs against what must come out.
-func (s *Story) judge(c *Case, runs map[string][]Facts) {
+// Arms that could not be run are not assessed, for the reason given.
+func (s *Story) judge(c *Case, runs map[string][]Facts, not map[string]string) {
 	s.Verdicts = c.Judge(runs, s.quick)
+	for i, e := range c.Expect {
+		for _, arm := range e.arms() {
+			if why := not[arm]; why != "" {
+				s.Verdicts[i].Outcome, s.Verdicts[i].Text = Unknown, why
+			}
+		}
+	}
+	for i := range s.Arms {
+		s.Arms[i].NotRun = not[s.Arms[i].Name]
+	}
 	s.Passed = Passed(s.Verdicts)
 	s.Minutes = s.now().Sub(s.Date).Minutes()
 	for _, n := range c.Numbers {
@@ -155,7 +168,7 @@ func (s *Story) judge(c *Case, runs map[string][]Facts) {
 			cell := Cell{Arm: t.Name, Authors: n.Authors[t.Name]}
 			xs, missing := values(runs[t.Name], &n.Measure)
 			if missing != "" || len(xs) == 0 {
-				cell.Missing = cmp.Or(missing, "not run")
+				cell.Missing = cmp.Or(missing, not[t.Name], "not run")
 			} else {
 				m := stat.Median(xs)
 				cell.Values, cell.Median = xs, &m
@@ -268,6 +281,10 @@ func (s *Story) Markdown() string {
 		line("\n## %s: %s\n", t.Name, t.Title)
 		if len(t.Settings) > 0 {
 			line("Set: `%s`\n", strings.Join(t.Settings, "` `"))
+		}
+		if len(t.Runs) == 0 {
+			line("Not assessed: %s.", t.NotRun)
+			continue
 		}
 		line("| run | findings, first to last |\n|---|---|")
 		for _, r := range t.Runs {

@@ -17,6 +17,7 @@ import (
 
 	"github.com/kubedyno/kubedyno/campaign"
 	"github.com/kubedyno/kubedyno/cases"
+	"github.com/kubedyno/kubedyno/cluster/lab"
 	"github.com/kubedyno/kubedyno/cluster/realnode"
 	"github.com/kubedyno/kubedyno/diagnose"
 	"github.com/kubedyno/kubedyno/experiment"
@@ -213,6 +214,7 @@ func exitCode(err error) int {
 func runCase(ctx context.Context, env *Env, c *cases.Case, o cases.Options) (*cases.Story, error) {
 	o.Tool, o.Now = Version(), env.Now
 	o.Check = run.Check
+	o.Builder = builder(env, c.Name)
 	o.Run = func(ctx context.Context, e *experiment.Experiment, settings []string, dir, parent string) error {
 		return performRun(ctx, env, &runFlags{}, e, settings, dir, parent)
 	}
@@ -247,6 +249,19 @@ func runCase(ctx context.Context, env *Env, c *cases.Case, o cases.Options) (*ca
 	}
 	printStoryOf(env, s, o.Out)
 	return s, caseError(s)
+}
+
+// builder builds components for arms, out of the checkout that kubedyno-lab was
+// built in.
+func builder(env *Env, name string) cases.Builder {
+	cache := cmp.Or(env.Getenv("XDG_CACHE_HOME"), filepath.Join(env.Getenv("HOME"), ".cache"))
+	b := cases.Builder{Lab: "lab", Cache: filepath.Join(cache, "kubedyno", "built"), Told: func(text string) {
+		fmt.Fprintf(env.Stderr, "case %s: %s\n", name, text)
+	}}
+	if path, err := lab.FindLab(); err == nil {
+		b.Lab = filepath.Join(filepath.Dir(path), "..", "lab")
+	}
+	return b
 }
 
 // caseError is nil for a case that passed.

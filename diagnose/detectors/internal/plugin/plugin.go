@@ -26,7 +26,7 @@ func Advice(v *diagnose.View, function string) (a diagnose.Advice, ok bool) {
 	if name, _ := Name(function); name != "podtopologyspread" {
 		return a, false
 	}
-	a.Text = "The default spreading constraints of the scheduler count, for each pod to be placed, the pods of the same owner on every node. A KubeSchedulerConfiguration whose arguments for PodTopologySpread have defaultingType: List and no defaultConstraints takes that away, and so does one owner for fewer pods. " +
+	a.Text = "The default spreading constraints of the scheduler count, for each pod to be placed, the pods of the same owner on every node. A KubeSchedulerConfiguration whose arguments for PodTopologySpread have defaultingType: List and no defaultConstraints takes that away; fewer pods for each owner do not. " +
 		"The price: replicas that ask for no spreading themselves are no longer spread over nodes and zones."
 	if _, own, _ := v.Flag(diagnose.Scheduler, "config"); !own { // it would be replaced
 		a.Set = map[string]string{"kube-scheduler.config": withoutSpreading}
