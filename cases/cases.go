@@ -88,7 +88,7 @@ type Expectation struct {
 
 	First *Place `yaml:"first"`
 	// Order is what is found, the first of it first of all, and each before the next.
-	Order     []Place  `yaml:"order"`
+	Order []Place `yaml:"order"`
 	// Found is a finding at any rank: of a risk, say, beside what holds pods up now.
 	Found     *Place   `yaml:"found"`
 	Absent    *Place   `yaml:"absent"`

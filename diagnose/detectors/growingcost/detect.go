@@ -61,12 +61,16 @@ func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
 		where := plugin.Short(g.Function)
 		if name, ok := plugin.Name(g.Function); ok {
 			where = fmt.Sprintf("%s (scheduler plugin %s)", where, name)
+		} else if p, ok := v.DearestPlugin(); ok && worst.Component == diagnose.Scheduler {
+			name, _ := plugin.Name(p.Function)
+			where = fmt.Sprintf("%s (most of the scheduler's CPU is in its plugin %s, in %s)", where, name, plugin.Short(p.Function))
+			f.CodePath = p.Function
 		}
 		f.Summary += fmt.Sprintf(" %.0f %% of what %s's work for a pod grew by is in %s.", 100*g.Share, worst.Component, where)
 		f.Evidence = append(f.Evidence, diagnose.Evidence{Kind: "function", Ref: "stacks: " + g.Function, Value: g.Late - g.Early, Unit: "s/pod",
 			Text: fmt.Sprintf("%s took %.2f ms of CPU for each pod in the run's first quarter, %.2f ms in its last (%d samples)", plugin.Short(g.Function), 1000*g.Early, 1000*g.Late, g.Samples)})
 		f.Advice.Text = fmt.Sprintf("Find out why %s looks at all pods for each new one, and keep a count instead. Its callers: kubedyno stacks, for the run's last part.", where)
-		if a, ok := plugin.Advice(v, g.Function); ok {
+		if a, ok := plugin.Advice(v, f.CodePath); ok {
 			f.Advice = a
 		}
 	}
