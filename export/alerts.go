@@ -15,6 +15,15 @@ var Rules = []Rule{
 		Quiet:   []Line{{Series: `kubedyno_hollow_timer_lateness_seconds_sum{job="kubedyno-hollow"}`, Rate: 5}, {Series: `kubedyno_hollow_timer_lateness_seconds_count{job="kubedyno-hollow"}`, Rate: 50}},
 	},
 	{
+		Alert: "EtcdIsAlmostFull", Detector: "etcd-space", Severity: Warning, Component: "etcd",
+		Expr: `max by (job, instance) (etcd_mvcc_db_total_size_in_bytes)
+  / max by (job, instance) (etcd_server_quota_backend_bytes) >= 0.8`,
+		Summary: "etcd's database takes {{ $value | humanizePercentage }} of its quota; at 100 % etcd refuses every write until somebody disarms the alarm",
+		Look:    "What grows: apiserver_resource_objects and apiserver_resource_size_estimate_bytes. Then delete, compact, defragment, or raise --quota-backend-bytes.",
+		Fires:   []Line{{Series: `etcd_mvcc_db_total_size_in_bytes{job="kube-etcd"}`, Level: 1.9e9}, {Series: `etcd_server_quota_backend_bytes{job="kube-etcd"}`, Level: 2147483648}},
+		Quiet:   []Line{{Series: `etcd_mvcc_db_total_size_in_bytes{job="kube-etcd"}`, Level: 9e8}, {Series: `etcd_server_quota_backend_bytes{job="kube-etcd"}`, Level: 2147483648}},
+	},
+	{
 		Alert: "ControlPlaneCollectsGarbage", Detector: "garbage-collection", Severity: Info, Component: "control plane",
 		Expr: `sum by (job, instance) (rate(go_gc_cycles_total_gc_cycles_total[W])) >= 1.5
   and (sum by (job, instance) (rate(go_cpu_classes_gc_total_cpu_seconds_total[W]))

@@ -22,6 +22,7 @@ import (
 	"github.com/kubedyno/kubedyno/diagnose/detectors/diskneighbour"
 	"github.com/kubedyno/kubedyno/diagnose/detectors/encryption"
 	"github.com/kubedyno/kubedyno/diagnose/detectors/etcdnetwork"
+	"github.com/kubedyno/kubedyno/diagnose/detectors/etcdspace"
 	"github.com/kubedyno/kubedyno/diagnose/detectors/etcdsync"
 	"github.com/kubedyno/kubedyno/diagnose/detectors/eventflood"
 	"github.com/kubedyno/kubedyno/diagnose/detectors/garbagecollection"
@@ -62,6 +63,7 @@ import (
 var All = []diagnose.Detector{
 	generatorlate.Detector,
 	nodeslate.Detector,
+	etcdspace.Detector,
 	garbagecollection.Detector,
 	conflicts.Detector,
 	liststorm.Detector,

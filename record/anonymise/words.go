@@ -50,7 +50,7 @@ var words = setOf(`
 	ca pv claim claims clusterrole clusterroles clusterrolebinding endpointslicemirroring horizontal binder cidr cidrs after finished podautoscaler gc daemonset ttlafterfinished csrsigning csrapproving csrcleaner
 	direct own pooled impersonated lognormal median gaps uniform constant recreate rollingupdate intent running etc usr lib bin sbin opt var run ssl fd dev proc already exists been be can cannot do does did fails has have into more most only over than this that these those using will would
 	aborts advertise algorithm apiextensions apiservice apply attacher attempts cafile certfile concurrent cycles elect encryption envelope execution extra fetched framework gates interval issuer keyfile lateness
-	longrunning mark maxsize mvcc nominal point preferred regeneration renew retries seat seats syncs terminations transformation trusted unavailable urls utilization victims watchers electors gomaxprocs heartbeats installer lister lockers relister sched scraper writers
+	longrunning mark maxsize mvcc nominal point preferred regeneration renew retries seat seats syncs terminations transformation trusted unavailable urls utilization victims watchers alarms debugging electors gomaxprocs heartbeats installer lister lockers relister sched scraper writers
 	cpus mem iops bytes req resp kb mb gb ms us ns p50 p90 p99 p999 n sec secs min mins deletecollection clientset coordinated scheduling nodelifecycle taints tolerations eviction podgc podgroup device capacity crb impersonate unix pprof
 	amd64 arm64 darwin x86 i386 riscv64 s390x ppc64le wrapper write writer writes wrong yaml year zero zone zones
 `)
