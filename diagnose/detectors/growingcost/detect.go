@@ -73,6 +73,16 @@ func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
 		if a, ok := plugin.Advice(v, f.CodePath); ok {
 			f.Advice = a
 		}
+	} else if p, ok := v.DearestPlugin(); ok && worst.Component == diagnose.Scheduler {
+		// Too few samples to see one function grow; where the time goes is known.
+		name, _ := plugin.Name(p.Function)
+		f.CodePath = p.Function
+		f.Summary += fmt.Sprintf(" %.0f %% of the scheduler's CPU is in its plugin %s, in %s.", 100*p.Share, name, plugin.Short(p.Function))
+		f.Evidence = append(f.Evidence, diagnose.Evidence{Kind: "function", Ref: "stacks: " + p.Function, Value: p.Share, Unit: "1",
+			Text: fmt.Sprintf("of the scheduler's CPU was in %s (%d samples)", plugin.Short(p.Function), p.Samples)})
+		if a, ok := plugin.Advice(v, p.Function); ok {
+			f.Advice = a
+		}
 	}
 	for _, s := range v.Slopes {
 		if v.IsHarness(s.Component) || s.Component != worst.Component || s.Growth() < 1 {
