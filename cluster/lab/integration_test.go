@@ -908,9 +908,9 @@ func TestBinary(t *testing.T) {
 	if !strings.HasPrefix(v.Kubernetes, "v1.") || !strings.HasPrefix(v.Etcd, "v3.") || !strings.HasPrefix(v.Go, "go1.") || strings.HasPrefix(v.BuildDate, "1970") {
 		t.Errorf("%+v", v)
 	}
-	cmd := exec.Command(path, "kube-proxy")
+	cmd := exec.Command(path, "kube-dns")
 	out, err = cmd.CombinedOutput()
-	if cmd.ProcessState.ExitCode() != 2 || !strings.Contains(string(out), `no component is named "kube-proxy"`) {
+	if cmd.ProcessState.ExitCode() != 2 || !strings.Contains(string(out), `no component is named "kube-dns"`) {
 		t.Errorf("%v: %s", err, out)
 	}
 }
