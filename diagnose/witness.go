@@ -77,6 +77,16 @@ func (v *View) Works(component string) map[string]Spent {
 // Work is how much CPU of a component went to a path of analysis/functions, as
 // its profiles of the load saw it. ok is false where there are none.
 func (v *View) Work(component, path string) (Spent, bool) {
+	return v.spent(component, func(p *functions.Spending) float64 { return p.By[path] })
+}
+
+// Class is how much CPU of a component went to a class of work of
+// analysis/functions, as Work.
+func (v *View) Class(component, class string) (Spent, bool) {
+	return v.spent(component, func(p *functions.Spending) float64 { return p.Classes[class] })
+}
+
+func (v *View) spent(component string, on func(*functions.Spending) float64) (Spent, bool) {
 	p, ok := v.paths[component]
 	if !ok {
 		if v.paths == nil {
@@ -93,7 +103,7 @@ func (v *View) Work(component, path string) (Spent, bool) {
 	if p == nil || p.Seconds <= 0 {
 		return Spent{}, false
 	}
-	s := Spent{CPUSeconds: p.By[path], Share: p.By[path] / p.Seconds}
+	s := Spent{CPUSeconds: on(p), Share: on(p) / p.Seconds}
 	if n := v.Arrived(); n > 0 {
 		s.PerPod = s.CPUSeconds / float64(n)
 	}

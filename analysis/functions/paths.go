@@ -36,7 +36,8 @@ const (
 )
 
 // pathRules are tried in turn, so that a part of a request comes before the
-// request. Names are those of Kubernetes v1.36 and etcd v3.6.
+// request, and watches before lists, whose handler they come through. Names are
+// those of Kubernetes v1.36 and etcd v3.6.
 var pathRules = []path{
 	{PathSpin, []string{"runtime.findRunnable", "runtime.stealWork"}},
 	{PathGC, []string{"runtime.gcBgMarkWorker", "runtime.gcAssistAlloc", "runtime.bgsweep", "runtime.bgscavenge"}},
@@ -44,14 +45,14 @@ var pathRules = []path{
 	{PathMetrics, []string{"promhttp.", "prometheus.(*Registry).Gather"}},
 	{PathRegister, []string{"prometheus.(*Registry).Register", "component-base/metrics.(*kubeRegistry).", "collectors.NewGoCollector", "collectors.NewProcessCollector"}},
 	{PathLogging, []string{"k8s.io/klog", "server/httplog.(*respLogger).Log", "go.uber.org/zap."}},
-	{PathAudit, []string{"apiserver/pkg/audit.", "apiserver/plugin/pkg/audit/", "filters.processAuditEvent", "filters.(*auditResponseWriter).processCode"}},
+	{PathAudit, []string{"apiserver/pkg/audit.", "apiserver/plugin/pkg/audit/", "filters.evaluatePolicyAndCreateAuditEvent", "filters.(*auditResponseWriter).processCode"}},
 	{PathOpenAPI, []string{"kube-openapi/pkg/builder", "kube-openapi/pkg/aggregator", "apiextensions-apiserver/pkg/controller/openapi"}},
 	{PathAuthz, []string{"rbac.(*RBACAuthorizer).Authorize", "node.(*NodeAuthorizer).Authorize", "authorizer/webhook.(*WebhookAuthorizer)"}},
 	{PathPolicy, []string{"admission/plugin/policy", "cel-go"}},
 	{PathAdmission, []string{"webhook/mutating.(*mutatingDispatcher).Dispatch", "webhook/validating.(*validatingDispatcher).Dispatch"}},
 	{PathEncrypt, []string{"storage/value/encrypt", "storage/value.(*prefixTransformers)"}},
+	{PathWatch, []string{"handlers.(*WatchServer).HandleHTTP", "handlers.(*watchEncoder).doEncode", "cacher.(*cacheWatcher).process", "cacher.(*cacheWatcher).convertToWatchEvent", "handlers.handleWatch"}},
 	{PathList, []string{"endpoints.restfulListResource", "handlers.ListResource"}},
-	{PathWatch, []string{"handlers.(*WatchServer).HandleHTTP", "handlers.(*watchEncoder).doEncode", "cacher.(*cacheWatcher).process", "cacher.(*cacheWatcher).convertToWatchEvent", "handlers.serveWatch"}},
 	{"watch cache", []string{"cacher.(*Cacher).dispatchEvents", "cacher.(*watchCache).processEvent", "etcd3.(*watchChan)."}},
 	{"GET", []string{"endpoints.restfulGetResource", "handlers.GetResource"}},
 	{"CREATE", []string{"endpoints.restfulCreateResource", "endpoints.restfulCreateNamedResource", "handlers.createHandler"}},
@@ -64,7 +65,7 @@ var pathRules = []path{
 	{"etcd defragmentation", []string{"backend.(*backend).defrag"}},
 	{"etcd range", []string{"mvcc.(*treeIndex).Revisions", "etcdserver.(*EtcdServer).Range", "txn.executeRange", "txn.Range"}},
 	{"etcd apply", []string{"etcdserver.(*EtcdServer).applyEntries", "etcdserver.(*EtcdServer).applyAll"}},
-	{"scheduler preemption", []string{"preemption.(*Evaluator)", "preemption.DryRunPreemption"}},
+	{"scheduler preemption", []string{"preemption.(*Evaluator)"}},
 	{"scheduler topology spread", []string{"podtopologyspread."}},
 	{"scheduler pod affinity", []string{"interpodaffinity."}},
 	{"scheduler filter", []string{"findNodesThatPassFilters", "findNodesThatFitPod"}},
@@ -110,6 +111,8 @@ func registerer(functions []string, at int) string {
 type Spending struct {
 	Seconds float64
 	By      map[string]float64
+	// Classes are the same seconds by the class of work.
+	Classes map[string]float64
 	// Registerers are the functions that metrics were registered by.
 	Registerers map[string]float64
 }
@@ -138,7 +141,7 @@ func PathsOf(rec profiled, component string, in func(record.ProfileRef) bool) (*
 			return nil, err
 		}
 		if s == nil {
-			s = &Spending{By: map[string]float64{}, Registerers: map[string]float64{}}
+			s = &Spending{By: map[string]float64{}, Classes: map[string]float64{}, Registerers: map[string]float64{}}
 		}
 		scale := Cover{Window: windows[ref.Phase], CoveredSeconds: float64(p.DurationNanos) / 1e9}.Scale()
 		s.add(p, scale)
@@ -160,12 +163,15 @@ func (s *Spending) add(p *profile.Profile, scale float64) {
 		return
 	}
 	var names []string
+	var frames []frame
+	known := classes{}
 	for _, sample := range p.Sample {
-		names = names[:0]
+		names, frames = names[:0], frames[:0]
 		for _, l := range sample.Location {
 			for _, line := range l.Line {
 				if line.Function != nil {
 					names = append(names, line.Function.Name)
+					frames = append(frames, frame{function: line.Function.Name})
 				}
 			}
 		}
@@ -179,5 +185,6 @@ func (s *Spending) add(p *profile.Profile, scale float64) {
 		}
 		s.Seconds += x
 		s.By[path] += x
+		s.Classes[known.work(frames)] += x
 	}
 }
