@@ -325,7 +325,7 @@ func attachmentName(handle, driver, node string) string {
 
 // volumesPatch is a status report in which the volumes in use have changed.
 func volumesPatch(now time.Time, use []string) []byte {
-	b := statusPatch(now, false)
+	b := statusPatch(now, unchanged)
 	b = append(b[:len(b)-2], `,"volumesInUse":`...)
 	if len(use) == 0 {
 		return append(b, "null}}"...)

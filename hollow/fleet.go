@@ -162,6 +162,8 @@ func (f *Fleet) fire(t timer, late time.Duration) {
 		f.start(n.renewLease)
 	case statusDue:
 		f.start(n.reportStatus)
+	case recoverDue:
+		f.start(n.recover)
 	case pullDue:
 		n.pulled(t.image, time.Now())
 	case eventsDue:

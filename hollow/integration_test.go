@@ -171,6 +171,32 @@ func TestAgainstRealControlPlane(t *testing.T) {
 		eventually(t, "a pod created afterwards runs", func() bool { return runningPods(t, client) == pods+1 })
 	})
 
+	t.Run("a node that was given up comes back", func(t *testing.T) {
+		list, err := client.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{})
+		if err != nil || len(list.Items) == 0 {
+			t.Fatalf("%d nodes: %v", len(list.Items), err)
+		}
+		gone := list.Items[0]
+		for i := range gone.Status.Conditions { // as the node lifecycle controller does it
+			gone.Status.Conditions[i].Status, gone.Status.Conditions[i].Reason = v1.ConditionUnknown, unknownReason
+		}
+		if _, err := client.CoreV1().Nodes().UpdateStatus(t.Context(), &gone, metav1.UpdateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, gone.Name+" says again what it is", func() bool {
+			now, err := client.CoreV1().Nodes().Get(t.Context(), gone.Name, metav1.GetOptions{})
+			if err != nil || len(now.Status.Conditions) != len(nodeConditions) {
+				return false
+			}
+			for i, c := range nodeConditions {
+				if now.Status.Conditions[i].Type != c.kind || now.Status.Conditions[i].Status != c.status {
+					return false
+				}
+			}
+			return true
+		})
+	})
+
 	zero := metav1.DeletePropagationBackground
 	if err := client.CoreV1().Pods("default").DeleteCollection(t.Context(), metav1.DeleteOptions{PropagationPolicy: &zero}, metav1.ListOptions{}); err != nil {
 		t.Fatal(err)

@@ -45,6 +45,7 @@ type node struct {
 	mu                              sync.Mutex // guards what follows
 	created, readyAt, schedulableAt time.Time
 	settled                         bool            // both are reported
+	recovering                      bool            // it was given up, and is about to say that it lives
 	pods                            map[string]*pod // by UID
 	refs                            map[reference]*referred
 	prepares
@@ -190,9 +191,9 @@ var nodeConditions = []struct {
 	{v1.NodeReady, v1.ConditionTrue, "KubeletReady", "kubelet is posting ready status"},
 }
 
-// statusPatch is a kubelet's node status report. ready says that the node has
-// just become ready; otherwise only heartbeats change.
-func statusPatch(now time.Time, ready bool) []byte {
+// statusPatch is a kubelet's node status report. It says the conditions of which
+// the API server has another state; of the others only the heartbeat changes.
+func statusPatch(now time.Time, changed func(v1.NodeConditionType) bool) []byte {
 	b := []byte(`{"status":{"$setElementOrder/conditions":[`)
 	for i, c := range nodeConditions {
 		if i > 0 {
@@ -203,7 +204,7 @@ func statusPatch(now time.Time, ready bool) []byte {
 	b = append(b, `],"conditions":[`...)
 	for _, c := range nodeConditions {
 		b = appendTime(append(b, `{"lastHeartbeatTime":`...), now.Unix())
-		if ready && c.kind == v1.NodeReady {
+		if changed(c.kind) {
 			b = appendTime(append(b, `,"lastTransitionTime":`...), now.Unix())
 			b = appendString(append(b, `,"message":`...), c.message)
 			b = appendString(append(b, `,"reason":`...), c.reason)
@@ -214,6 +215,9 @@ func statusPatch(now time.Time, ready bool) []byte {
 	b[len(b)-1] = ']'
 	return append(b, "}}"...)
 }
+
+// unchanged is for reports without news.
+func unchanged(v1.NodeConditionType) bool { return false }
 
 // register creates the Node, reports it ready, begins its heartbeats and
 // opens its watches. It repeats what fails, as a kubelet does, until ctx ends.
@@ -227,7 +231,8 @@ func (n *node) register(ctx context.Context) error {
 		n.fleet.start(n.watchNode)
 	}
 	n.fleet.start(n.renewLease)
-	if err := retry(ctx, func() error { return n.report(ctx, true) }); err != nil {
+	becameReady := func(k v1.NodeConditionType) bool { return k == v1.NodeReady }
+	if err := retry(ctx, func() error { return n.report(ctx, becameReady) }); err != nil {
 		return fmt.Errorf("node %s: ready status: %w", n.name, err)
 	}
 	now := time.Now()
@@ -285,8 +290,8 @@ func (n *node) create(ctx context.Context) error {
 }
 
 // report sends the node's status.
-func (n *node) report(ctx context.Context, becameReady bool) error {
-	answer, err := n.client.do(ctx, patchNode, "/api/v1/nodes/"+n.name+"/status", patchBody, statusPatch(time.Now(), becameReady))
+func (n *node) report(ctx context.Context, changed func(v1.NodeConditionType) bool) error {
+	answer, err := n.client.do(ctx, patchNode, "/api/v1/nodes/"+n.name+"/status", patchBody, statusPatch(time.Now(), changed))
 	release(answer)
 	return err
 }
@@ -303,9 +308,37 @@ func (n *node) scheduleStatus(now time.Time, changed bool) {
 
 func (n *node) reportStatus(ctx context.Context) {
 	// A kubelet tries five times in a row and again ten seconds later.
-	if err := retry(ctx, func() error { return n.report(ctx, false) }); err == nil {
+	if err := retry(ctx, func() error { return n.report(ctx, unchanged) }); err == nil {
 		n.scheduleStatus(time.Now(), false)
 	}
+}
+
+// statusSync is how often a kubelet compares its status with that of its Node
+// (nodeStatusUpdateFrequency).
+const statusSync = 10 * time.Second
+
+// givenUp notes that the controller manager has taken the node for failed: its
+// conditions are unknown. A kubelet sets them right at its next comparison. It
+// wants n.mu held.
+func (n *node) givenUp(now time.Time) {
+	if n.recovering || n.readyAt.IsZero() {
+		return
+	}
+	n.recovering = true
+	next := n.readyAt.Add((now.Sub(n.readyAt)/statusSync + 1) * statusSync)
+	n.fleet.timers.add(timer{at: next, what: recoverDue, node: n})
+}
+
+// recover reports the node's conditions after it was given up.
+func (n *node) recover(ctx context.Context) {
+	all := func(v1.NodeConditionType) bool { return true }
+	err := retry(ctx, func() error { return n.report(ctx, all) })
+	n.mu.Lock()
+	n.recovering = false
+	if err != nil && ctx.Err() == nil {
+		n.givenUp(time.Now())
+	}
+	n.mu.Unlock()
 }
 
 // scheduleLease plans the next renewal. leaseJitter is the kubelet's.
@@ -432,12 +465,16 @@ func (f *Fleet) followNodes(ctx context.Context) {
 			known := !n.schedulableAt.IsZero()
 			n.mu.Unlock()
 			var o v1.Node
-			if !known && o.Unmarshal(raw) == nil {
+			if (!known || bytes.Contains(raw, []byte(unknownReason))) && o.Unmarshal(raw) == nil {
 				n.seen(&o)
 			}
 		},
 	})
 }
+
+// unknownReason is what the controller manager writes into the conditions of a
+// node from which it has not heard.
+const unknownReason = "NodeStatusUnknown"
 
 func (n *node) seen(o *v1.Node) {
 	now := time.Now()
@@ -452,6 +489,9 @@ func (n *node) seen(o *v1.Node) {
 	isReady := false
 	for _, c := range o.Status.Conditions {
 		isReady = isReady || c.Type == v1.NodeReady && c.Status == v1.ConditionTrue
+		if c.Reason == unknownReason {
+			n.givenUp(now)
+		}
 	}
 	// A node just created may be seen before admission's taint counts.
 	schedulable := isReady && !tainted && n.schedulableAt.IsZero()

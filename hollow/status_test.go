@@ -290,7 +290,7 @@ func sameJSON(t *testing.T, a, b []byte) bool {
 
 func TestNodeStatusPatch(t *testing.T) {
 	for _, ready := range []bool{true, false} {
-		b := statusPatch(metav1.Unix(1000, 0).Time, ready)
+		b := statusPatch(metav1.Unix(1000, 0).Time, func(k v1.NodeConditionType) bool { return ready && k == v1.NodeReady })
 		var n v1.Node
 		if err := json.Unmarshal(b, &n); err != nil {
 			t.Fatalf("%v in %s", err, b)

@@ -33,6 +33,7 @@ type timerKind uint8
 const (
 	leaseDue timerKind = iota
 	statusDue
+	recoverDue
 	admitDue
 	diskDue
 	sandboxDue
