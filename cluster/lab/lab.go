@@ -252,8 +252,46 @@ func (c *Config) tryFlags(ctx context.Context) error {
 		}
 		return misuse("%s.args: %s refuses: %s", name, name, shorten(said))
 	}
-	return nil
+	return c.tryConfig(ctx)
 }
+
+// tryConfig asks the scheduler to read its configuration. It makes its plugins and
+// ends, in some 0.1 s, where it is to write the configuration down; its API server
+// need not be there.
+func (c *Config) tryConfig(ctx context.Context) (err error) {
+	o := c.Overrides[Scheduler]
+	if o.Config == nil || o.Off {
+		return nil
+	}
+	dir, err := os.MkdirTemp("", "kubedyno-scheduler-")
+	if err != nil {
+		return fmt.Errorf("try the configuration of %s: %w", Scheduler, err)
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	kubeconfig := filepath.Join(dir, "kubeconfig")
+	if err := os.WriteFile(kubeconfig, []byte(nowhere), 0o600); err != nil {
+		return fmt.Errorf("try the configuration of %s: %w", Scheduler, err)
+	}
+	args, err := configured(o.Config, append(overrideArgs(o), "--kubeconfig="+kubeconfig), filepath.Join(dir, "config.json"))
+	if err != nil {
+		return err
+	}
+	out, err := c.ask(ctx, Scheduler, append(args, "--authentication-skip-lookup", "--bind-address=127.0.0.1", "--secure-port=0", "--write-config-to="+os.DevNull))
+	var exit *exec.ExitError
+	if err == nil || !errors.As(err, &exit) || exit.ExitCode() < 0 {
+		return nil // killed for taking too long: the start will tell
+	}
+	said := strings.ReplaceAll(shorten(telling(strings.Split(out, "\n"))), "strict decoding error: ", "")
+	return misuse("%s.config: %s refuses: %s", Scheduler, Scheduler, said)
+}
+
+// nowhere is a kubeconfig of which nobody answers.
+const nowhere = `apiVersion: v1
+kind: Config
+clusters: [{name: none, cluster: {server: "http://127.0.0.1:1"}}]
+contexts: [{name: none, context: {cluster: none, user: ""}}]
+current-context: none
+`
 
 // ask runs a component with args and returns what it prints.
 func (c *Config) ask(ctx context.Context, name string, args []string) (string, error) {
