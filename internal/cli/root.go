@@ -46,7 +46,32 @@ happens, names what holds it back, and proves the fix by running it.`,
 		c.GroupID = "offline"
 		root.AddCommand(c)
 	}
+	for _, c := range root.Commands() {
+		refuseUnknown(c)
+	}
 	return root
+}
+
+// refuseUnknown makes a command that only has commands refuse what is none of
+// them, for which the library prints its help and succeeds.
+func refuseUnknown(c *cobra.Command) {
+	if !c.HasSubCommands() || c.Runnable() {
+		return
+	}
+	c.SuggestionsMinimumDistance = 2
+	c.RunE = func(c *cobra.Command, args []string) error {
+		if len(args) == 0 {
+			return c.Help()
+		}
+		var like string
+		if close := c.SuggestionsFor(args[0]); len(close) > 0 {
+			like = fmt.Sprintf("; did you mean '%s %s'?", c.CommandPath(), close[0])
+		}
+		return Misusef("%s: unknown command %q%s; see '%s --help'", c.CommandPath(), args[0], like, c.CommandPath())
+	}
+	for _, sub := range c.Commands() {
+		refuseUnknown(sub)
+	}
 }
 
 var flagValue = regexp.MustCompile(`^invalid argument "(.*)" for "(?:-\w, )?(--[\w-]+)" flag: strconv\.Parse(\w+): .*$`)
