@@ -48,8 +48,9 @@ bench: build ## measure kubedyno against kwok, in turns, on one control plane
 .PHONY: accuracy
 accuracy: build ## measure how right diagnoses are: hours; goes on where it was ended
 	$(BIN)/kubedyno fault campaign --out accuracy --healthy 60 --pairs 20
-	$(BIN)/kubedyno fault accuracy accuracy -o hitrates > diagnose/hitrates.json
-	$(BIN)/kubedyno fault accuracy accuracy -o markdown > docs/accuracy.md
+	$(BIN)/kubedyno fault accuracy accuracy -o json > docs/accuracy.json
+	$(BIN)/kubedyno fault accuracy docs/accuracy.json -o hitrates > diagnose/hitrates.json
+	$(BIN)/kubedyno fault accuracy docs/accuracy.json -o markdown > docs/accuracy.md
 
 SEED ?= 1
 .PHONY: accuracy-sample

@@ -2,6 +2,7 @@ package campaign
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -30,6 +31,7 @@ type AccuracyOptions struct {
 	Seed   uint64 // of the order and of what is drawn
 	Again  bool   // make the runs again that failed
 	Out    string // the folder of the recordings; what is in it already is not run again
+	Tool   string // the version of kubedyno that diagnoses
 	// Run performs one run and keeps it in a folder.
 	Run func(ctx context.Context, e *experiment.Experiment, settings []string, out, parent string) error
 	// Done is told of each run that is there: its number, how many there are to
@@ -73,7 +75,7 @@ func Accuracy(ctx context.Context, o AccuracyOptions) (fault.Accuracy, error) {
 			err = fmt.Errorf("%w: %s", errFailed, reason)
 		}
 		if err == nil {
-			t, err = ReadTrial(dir)
+			t, err = ReadTrial(dir, o.Tool)
 		}
 		if ctx.Err() != nil {
 			failed = append(failed, ctx.Err())
@@ -84,7 +86,7 @@ func Accuracy(ctx context.Context, o AccuracyOptions) (fault.Accuracy, error) {
 			failed = append(failed, fmt.Errorf("%s: %w", p.name, err))
 		}
 	}
-	a, err := ReadAccuracy(o.Out)
+	a, err := ReadAccuracy(o.Tool, o.Out)
 	return a, errors.Join(append(failed, err)...)
 }
 
@@ -188,7 +190,8 @@ func (o AccuracyOptions) pairs(byShow map[string][]*fault.Fault, random *rand.Ra
 }
 
 // ReadTrial diagnoses a recording and holds it against the faults kept beside it.
-func ReadTrial(dir string) (fault.Trial, error) {
+// tool is the version of kubedyno that does it.
+func ReadTrial(dir, tool string) (fault.Trial, error) {
 	rec, err := record.Open(dir)
 	if err != nil {
 		return fault.Trial{}, err
@@ -202,14 +205,43 @@ func ReadTrial(dir string) (fault.Trial, error) {
 	if err != nil {
 		return fault.Trial{}, fmt.Errorf("diagnose %s: %w", dir, err)
 	}
-	return fault.Try(filepath.Base(dir), rec.Meta().Name, faults, d)
+	meta := rec.Meta()
+	t, err := fault.Try(filepath.Base(dir), meta.Name, faults, d)
+	t.Origin = &fault.Origin{Run: meta.ID, Started: meta.Started, CPUs: meta.Machine.CPUs, Model: meta.Machine.Model,
+		Kernel: meta.Machine.Kernel, Kubernetes: meta.Cluster.Version, Tool: tool}
+	return t, err
 }
 
-// ReadAccuracy sums up the recordings of a folder as they are diagnosed now.
-func ReadAccuracy(dir string) (fault.Accuracy, error) {
+// ReadAccuracy sums up campaigns. A path that ends in .json is what a sum was
+// written to, and its trials stand as they are; any other is a folder of
+// recordings, which are diagnosed now. tool is the version of kubedyno that does
+// it. A recording that is in several counts once, as the last of them has it.
+func ReadAccuracy(tool string, paths ...string) (fault.Accuracy, error) {
+	var trials []fault.Trial
+	var failed []fault.Failure
+	var bad []error
+	for _, path := range paths {
+		read := readFolder
+		if strings.HasSuffix(path, ".json") {
+			read = readSum
+		}
+		more, broken, err := read(path, tool)
+		if err == nil && len(more) == 0 {
+			err = fmt.Errorf("%s: %w: no complete recording is in it", path, fs.ErrNotExist)
+		}
+		if err != nil {
+			bad = append(bad, err)
+		}
+		trials, failed = fault.Merge(trials, more), append(failed, broken...)
+	}
+	return fault.Sum(trials, failed), errors.Join(bad...)
+}
+
+// readFolder diagnoses a folder of recordings.
+func readFolder(dir, tool string) ([]fault.Trial, []fault.Failure, error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
-		return fault.Accuracy{}, fmt.Errorf("recordings of known faults: %w", err)
+		return nil, nil, fmt.Errorf("recordings of known faults: %w", err)
 	}
 	var trials []fault.Trial
 	var failed []fault.Failure
@@ -221,7 +253,7 @@ func ReadAccuracy(dir string) (fault.Accuracy, error) {
 		sub := filepath.Join(dir, entry.Name())
 		switch status, reason := ended(sub); status {
 		case record.StatusComplete:
-			t, err := ReadTrial(sub)
+			t, err := ReadTrial(sub, tool)
 			if err != nil {
 				bad = append(bad, err)
 				continue
@@ -231,8 +263,28 @@ func ReadAccuracy(dir string) (fault.Accuracy, error) {
 			failed = append(failed, fault.Failure{Recording: entry.Name(), Reason: reason})
 		}
 	}
-	if len(trials) == 0 && len(bad) == 0 {
-		bad = append(bad, fmt.Errorf("%s: %w: no complete recording is in it", dir, fs.ErrNotExist))
+	return trials, failed, errors.Join(bad...)
+}
+
+// readSum reads the JSON form of an earlier sum.
+func readSum(file, _ string) ([]fault.Trial, []fault.Failure, error) {
+	data, err := os.ReadFile(file)
+	if err != nil {
+		return nil, nil, fmt.Errorf("an earlier sum: %w", err)
 	}
-	return fault.Sum(trials, failed), errors.Join(bad...)
+	var a fault.Accuracy
+	if err := json.Unmarshal(data, &a); err != nil {
+		return nil, nil, fmt.Errorf("%s: not what 'kubedyno fault accuracy -o json' writes: %w", file, err)
+	}
+	for _, t := range a.Trials {
+		if t.Origin == nil {
+			return nil, nil, fmt.Errorf("%s: trial %s does not say which run it is of", file, t.Recording)
+		}
+		for _, f := range t.Faults {
+			if _, err := fault.Find(f.Name); err != nil {
+				return nil, nil, fmt.Errorf("%s: trial %s: %w", file, t.Recording, err)
+			}
+		}
+	}
+	return a.Trials, a.Failed, nil
 }

@@ -3,6 +3,7 @@ package campaign
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"os"
 	"path/filepath"
@@ -94,6 +95,48 @@ func TestFailedRun(t *testing.T) {
 	}
 	if len(a.Trials) != 1 {
 		t.Errorf("%d trials", len(a.Trials))
+	}
+}
+
+// A campaign can be spread over days: what an earlier part was summed up to
+// stands for its recordings, unless they are there too.
+func TestSpread(t *testing.T) {
+	dir := t.TempDir()
+	for run, kept := range map[string]string{"mon/far-etcd-middle-1": "far-etcd", "tue/slow-removal-middle-1": "slow-removal", "tue/far-etcd-middle-1": "far-etcd"} {
+		if err := os.CopyFS(filepath.Join(dir, run), os.DirFS("../testdata/recordings/"+kept)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	monday, err := ReadAccuracy("v1", filepath.Join(dir, "mon"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	data, err := json.Marshal(monday)
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(dir, "mon.json")
+	if err := os.WriteFile(file, data, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	a, err := ReadAccuracy("v2", file, filepath.Join(dir, "tue"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(a.Trials) != 2 || a.Trials[0].Origin.Tool != "v2" || a.Trials[1].Origin.Tool != "v2" {
+		t.Errorf("the recording that is in both is not counted once, as it was diagnosed last: %+v", a.Trials)
+	}
+	if err := os.RemoveAll(filepath.Join(dir, "tue", "far-etcd-middle-1")); err != nil {
+		t.Fatal(err)
+	}
+	if a, err = ReadAccuracy("v2", file, filepath.Join(dir, "tue")); err != nil || len(a.Trials) != 2 || a.Trials[0].Origin.Tool != "v1" {
+		t.Errorf("the trial of Monday does not stand: %+v, %v", a.Trials, err)
+	}
+	if err := os.WriteFile(file, []byte(`{"trials":[{"recording":"x"}]}`), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := ReadAccuracy("v2", file); err == nil {
+		t.Error("a trial that does not say which run it is of is counted")
 	}
 }
 

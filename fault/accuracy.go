@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/kubedyno/kubedyno/diagnose"
 	"github.com/kubedyno/kubedyno/record"
@@ -46,6 +47,20 @@ type Trial struct {
 	// Invalid is why the run's numbers must not be used. The trial counts
 	// nevertheless: whoever ran into the fault would read this diagnosis too.
 	Invalid []string `json:"invalid,omitempty"`
+	// Origin is null where the caller of Try did not say.
+	Origin *Origin `json:"origin,omitempty"`
+}
+
+// Origin is where and when a trial's run was made, and what diagnosed it: trials
+// of several campaigns, of which the recordings are gone, can be summed up then.
+type Origin struct {
+	Run        string    `json:"run"` // the recording's ID
+	Started    time.Time `json:"started"`
+	CPUs       int       `json:"cpus"`
+	Model      string    `json:"model"` // of the CPU
+	Kernel     string    `json:"kernel"`
+	Kubernetes string    `json:"kubernetes"` // version
+	Tool       string    `json:"tool"`       // version of kubedyno whose detectors diagnosed it
 }
 
 // Try holds a diagnosis against what was wrong with its run. recording is what
@@ -110,6 +125,25 @@ func placeOf(f diagnose.Finding) Place { return Place{f.Component, f.Stage, f.Re
 // named says whether a finding names the fault.
 func (f *Fault) named(d diagnose.Finding) bool {
 	return slices.ContainsFunc(f.Right, func(p Place) bool { return p.matches(d) })
+}
+
+// run is the ID of the trial's recording, which sorts by time; empty where it
+// is not known.
+func (t Trial) run() string {
+	if t.Origin == nil {
+		return ""
+	}
+	return t.Origin.Run
+}
+
+// Merge adds trials to earlier ones. A recording that is among both counts once,
+// as it was diagnosed last.
+func Merge(earlier, later []Trial) []Trial {
+	again := map[string]bool{}
+	for _, t := range later {
+		again[t.run()] = t.run() != ""
+	}
+	return append(slices.DeleteFunc(slices.Clone(earlier), func(t Trial) bool { return again[t.run()] }), later...)
 }
 
 // Right says that the first finding is the first fault's.
@@ -183,7 +217,9 @@ type Failure struct {
 func Sum(trials []Trial, failed []Failure) Accuracy {
 	a := Accuracy{Misled: []string{}, Idle: []string{}, Failed: append([]Failure{}, failed...),
 		Detectors: map[string]map[diagnose.Grade]diagnose.Hits{}, Trials: slices.Clone(trials)}
-	slices.SortFunc(a.Trials, func(x, y Trial) int { return strings.Compare(x.Recording, y.Recording) })
+	slices.SortFunc(a.Trials, func(x, y Trial) int {
+		return cmp.Or(strings.Compare(x.Recording, y.Recording), strings.Compare(x.run(), y.run()))
+	})
 	slices.SortFunc(a.Failed, func(x, y Failure) int { return strings.Compare(x.Recording, y.Recording) })
 	for _, t := range a.Trials {
 		if !t.Acted {

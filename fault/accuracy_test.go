@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/kubedyno/kubedyno/diagnose"
 	"github.com/kubedyno/kubedyno/fault"
@@ -107,15 +108,39 @@ func TestSum(t *testing.T) {
 	if got, want := a.Healthy.String(), "1 of 2 (50 %; 95 %: 9 to 91)"; got != want {
 		t.Errorf("%s, want %s", got, want)
 	}
-	md := a.Markdown(record.Machine{CPUs: 2, Model: "a CPU"}, "v1.36.3")
+	md := a.Markdown()
 	for _, want := range []string{"| two faults at once, both among the first three findings | 1 of 1", "| [list-storm](detectors.md#list-storm) |  | 1 of 2 |  |", "- Failed, and not counted: starved-etcd-high-1: kube-scheduler exited", "| [few-workers](faults.md#few-workers) | 1 | controller-client-limit 1 |",
-		"| [controller-limit](faults.md#controller-limit) | 1 | **controller-client-limit** 1 |", "| rollout few-workers=middle | yes | controller-client-limit: kube-controller-manager, stage controller, client-limit | confirmed | 2 |"} {
+		"| [controller-limit](faults.md#controller-limit) | 1 | **controller-client-limit** 1 |", "| rollout few-workers=middle |  | yes | controller-client-limit: kube-controller-manager, stage controller, client-limit | confirmed | 2 |"} {
 		if !strings.Contains(md, want) {
 			t.Errorf("docs/accuracy.md lacks %q:\n%s", want, md)
 		}
 	}
 	if _, err := json.Marshal(a); err != nil {
 		t.Error(err)
+	}
+}
+
+// Trials of two days are one sum, in which a recording that was diagnosed again
+// counts once.
+func TestMerge(t *testing.T) {
+	made := func(run string, cpus int, findings ...diagnose.Finding) fault.Trial {
+		trial := try(t, "rollout", "controller-limit=middle", findings...)
+		trial.Origin = &fault.Origin{Run: run, Started: time.Date(2026, 1, len(run), 0, 0, 0, 0, time.UTC), CPUs: cpus, Model: "a CPU", Kernel: "6.1", Kubernetes: "v1.36.3", Tool: "v0.1.0"}
+		return trial
+	}
+	a := fault.Sum(fault.Merge([]fault.Trial{made("a", 2, full), made("bb", 2, limit)}, []fault.Trial{made("a", 2, limit), made("ccc", 2, full)}), nil)
+	if got, want := a.Cause, (fault.Share{Right: 2, Of: 3}); got != want {
+		t.Errorf("right: %+v, want %+v", got, want)
+	}
+	if md, want := a.Markdown(), "3 runs: Kubernetes v1.36.3 on 2 CPUs (a CPU), kernel 6.1; made on 2026-01-01, 2026-01-02, 2026-01-03, diagnosed by kubedyno v0.1.0."; !strings.Contains(md, want) {
+		t.Errorf("docs/accuracy.md lacks %q:\n%s", want, md)
+	}
+	rates, err := a.HitRates()
+	if err != nil || rates.CPUs != 2 || rates.Version != "v1.36.3" || rates.Detectors["machine-cpu"][diagnose.Confirmed] != (diagnose.Hits{Of: 1}) {
+		t.Errorf("hit rates %+v: %v", rates, err)
+	}
+	if _, err := fault.Sum([]fault.Trial{made("a", 2, full), made("bb", 4, full)}, nil).HitRates(); err == nil || !strings.Contains(err.Error(), "v1.36.3 on 2 CPUs and of v1.36.3 on 4") {
+		t.Errorf("trials of two kinds of machine have hit rates in common: %v", err)
 	}
 }
 
@@ -131,7 +156,7 @@ func TestLookAlikes(t *testing.T) {
 		try(t, "rollout", "controller-limit=middle", limit),
 		try(t, "rollout", "few-workers=middle", limit),
 		try(t, "rollout", "refused-creates=middle", full), // wrong, and no member's name
-	}, nil).Markdown(record.Machine{}, "")
+	}, nil).Markdown()
 	for _, want := range []string{"controller-limit 1 of 1, few-workers 0 of 1, refused-creates 0 of 1, starved-controllers not run, operator-limit not run | 1: rollout few-workers=middle for controller-limit |", "slow-volumes not run | none |"} {
 		if !strings.Contains(md, want) {
 			t.Errorf("docs/accuracy.md lacks %q:\n%s", want, md)

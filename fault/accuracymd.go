@@ -6,26 +6,26 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/kubedyno/kubedyno/diagnose"
-	"github.com/kubedyno/kubedyno/record"
 )
 
 // grades, best first, as far as a single run reaches.
 var grades = []diagnose.Grade{diagnose.Confirmed, diagnose.Likely, diagnose.Possible}
 
-// Markdown is docs/accuracy.md. machine and version are of the runs.
-func (a Accuracy) Markdown(machine record.Machine, version string) string {
+// Markdown is docs/accuracy.md.
+func (a Accuracy) Markdown() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, `# How right diagnoses are
 
-<!-- Generated from recordings: kubedyno fault accuracy FOLDER -o markdown -->
+<!-- Generated from recordings: kubedyno fault accuracy FOLDER|FILE.json… -o markdown -->
 
 Measured by putting things wrong on purpose: each fault of [the catalogue](faults.md) is injected into the experiment that shows it,
 on a fresh control plane, and the first finding is held against the fault. Detectors cannot see what was injected. A fault that was
 not seen to act does not count, nor does a run that failed before its end; both are named below.
 
-%d runs of Kubernetes %s on %d CPUs (%s), kernel %s.
+%d runs: %s.
 
 | | |
 |---|---|
@@ -57,7 +57,7 @@ How often the first finding was right, by its grade. Findings carry these number
 
 | detector | %s |
 |---|%s
-`, len(a.Trials), version, machine.CPUs, machine.Model, machine.Kernel,
+`, len(a.Trials), a.where(),
 		a.Cause, a.Component, a.InThree, a.Sure, a.Pairs, a.Healthy, named(a.Misled), a.Low,
 		a.coverage(), joined(grades, " | "), strings.Repeat("---|", len(grades)))
 	for _, name := range slices.Sorted(maps.Keys(a.Detectors)) {
@@ -74,7 +74,7 @@ How often the first finding was right, by its grade. Findings carry these number
 	a.lookAlikes(&b)
 	a.confusion(&b)
 	a.apart(&b)
-	b.WriteString("\n## By run\n\n| run | acted | named first | grade | place of the fault |\n|---|---|---|---|---|\n")
+	b.WriteString("\n## By run\n\n| run | made | acted | named first | grade | place of the fault |\n|---|---|---|---|---|---|\n")
 	for _, t := range a.Trials {
 		acted := "yes"
 		switch {
@@ -87,9 +87,60 @@ How often the first finding was right, by its grade. Findings carry these number
 		if t.First != "" {
 			first = fmt.Sprintf("%s: %s", t.First, t.Named)
 		}
-		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s |\n", t.Recording, acted, first, t.Grade, t.places())
+		made := ""
+		if t.Origin != nil {
+			made = t.Origin.Started.UTC().Format(time.DateOnly)
+		}
+		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s | %s |\n", t.Recording, made, acted, first, t.Grade, t.places())
 	}
 	return b.String()
+}
+
+// where says on which machines, when and by which versions the trials were made.
+func (a Accuracy) where() string {
+	on := map[string]int{}
+	var days, tools []string
+	for _, t := range a.Trials {
+		o := t.Origin
+		if o == nil {
+			on["a machine that is not known"]++
+			continue
+		}
+		on[fmt.Sprintf("Kubernetes %s on %d CPUs (%s), kernel %s", o.Kubernetes, o.CPUs, o.Model, o.Kernel)]++
+		days, tools = append(days, o.Started.UTC().Format(time.DateOnly)), append(tools, o.Tool)
+	}
+	var parts []string
+	for _, what := range slices.Sorted(maps.Keys(on)) {
+		if len(on) > 1 {
+			what += fmt.Sprintf(" (%d)", on[what])
+		}
+		parts = append(parts, what)
+	}
+	text := strings.Join(parts, "; ")
+	if len(days) > 0 {
+		slices.Sort(days)
+		slices.Sort(tools)
+		text += fmt.Sprintf("; made on %s, diagnosed by kubedyno %s",
+			strings.Join(slices.Compact(days), ", "), strings.Join(slices.Compact(tools), ", "))
+	}
+	return text
+}
+
+// HitRates are what findings carry: they are of one kind of machine and one
+// version of Kubernetes.
+func (a Accuracy) HitRates() (diagnose.HitRates, error) {
+	h := diagnose.HitRates{Detectors: a.Detectors}
+	for _, t := range a.Trials {
+		if t.Origin == nil {
+			return h, fmt.Errorf("trial %s does not say on what machine it was made", t.Recording)
+		}
+		if h.CPUs != 0 && (h.CPUs != t.Origin.CPUs || h.Version != t.Origin.Kubernetes) {
+			return h, fmt.Errorf("trials of %s on %d CPUs and of %s on %d have no hit rates in common: sum them up apart",
+				h.Version, h.CPUs, t.Origin.Kubernetes, t.Origin.CPUs)
+		}
+		h.CPUs, h.Version = t.Origin.CPUs, t.Origin.Kubernetes
+	}
+	return h, nil
 }
 
 // confusion tells for each fault what stood first in its runs.

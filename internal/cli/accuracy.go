@@ -6,16 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"path/filepath"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/kubedyno/kubedyno/campaign"
-	"github.com/kubedyno/kubedyno/diagnose"
 	"github.com/kubedyno/kubedyno/experiment"
 	"github.com/kubedyno/kubedyno/fault"
-	"github.com/kubedyno/kubedyno/record"
 )
 
 func newFaultCampaignCommand(env *Env) *cobra.Command {
@@ -48,7 +45,7 @@ or it was ended early; 2 misused.`,
 					return Misuse(err)
 				}
 			}
-			o.Faults = args
+			o.Faults, o.Tool = args, Version()
 			for _, i := range intensities {
 				switch i {
 				case "none":
@@ -98,20 +95,29 @@ or it was ended early; 2 misused.`,
 func newFaultAccuracyCommand(env *Env) *cobra.Command {
 	var format string
 	cmd := &cobra.Command{
-		Use:   "accuracy FOLDER",
+		Use:   "accuracy FOLDER|FILE.json…",
 		Short: "Sum up how right the diagnoses of a campaign's recordings are",
 		Long: `Accuracy diagnoses each recording of a folder with this version's detectors and
 holds it against the faults that are kept beside the recording. Nothing is run.
 
+A file is what an earlier '-o json' wrote: its trials are added as they were
+judged then, so that a campaign can be spread over days and its recordings need
+not be kept. A recording that is in several counts once, as the last has it.
+
 Exit codes: 0 fine; 1 a recording cannot be read; 2 misused.`,
 		Example: `  kubedyno fault accuracy accuracy
-  kubedyno fault accuracy accuracy -o markdown > docs/accuracy.md`,
-		Args: exactlyOne("FOLDER", "the --out of 'kubedyno fault campaign'"),
+  kubedyno fault accuracy docs/accuracy.json accuracy -o markdown > docs/accuracy.md`,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return Misusef("FOLDER is missing: the --out of 'kubedyno fault campaign'")
+			}
+			return nil
+		},
 		RunE: func(_ *cobra.Command, args []string) error {
 			if err := checkFormat(format, "text", "json", "markdown", "hitrates"); err != nil {
 				return err
 			}
-			a, err := campaign.ReadAccuracy(args[0])
+			a, err := campaign.ReadAccuracy(Version(), args...)
 			if errors.Is(err, fs.ErrNotExist) {
 				return Misuse(err)
 			}
@@ -121,15 +127,14 @@ Exit codes: 0 fine; 1 a recording cannot be read; 2 misused.`,
 			switch format {
 			case "json":
 				return writeIndented(env, a)
-			case "hitrates", "markdown":
-				meta, err := readMeta(filepath.Join(args[0], a.Trials[0].Recording))
+			case "hitrates":
+				rates, err := a.HitRates()
 				if err != nil {
-					return err
+					return Misuse(err)
 				}
-				if format == "hitrates" {
-					return writeIndented(env, diagnose.HitRates{CPUs: meta.Machine.CPUs, Version: meta.Cluster.Version, Detectors: a.Detectors})
-				}
-				_, err = fmt.Fprint(env.Stdout, a.Markdown(meta.Machine, meta.Cluster.Version))
+				return writeIndented(env, rates)
+			case "markdown":
+				_, err = fmt.Fprint(env.Stdout, a.Markdown())
 				return err
 			}
 			for _, t := range a.Trials {
@@ -142,15 +147,6 @@ Exit codes: 0 fine; 1 a recording cannot be read; 2 misused.`,
 	cmd.Flags().StringVarP(&format, "output", "o", "text", "sum up as text, json, markdown (docs/accuracy.md) or hitrates (what findings carry)")
 	completeFormats(cmd, "text", "json", "markdown", "hitrates")
 	return cmd
-}
-
-func readMeta(dir string) (record.Meta, error) {
-	rec, err := record.Open(dir)
-	if err != nil {
-		return record.Meta{}, err
-	}
-	defer rec.Close()
-	return rec.Meta(), nil
 }
 
 func writeIndented(env *Env, x any) error {
