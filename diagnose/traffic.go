@@ -170,6 +170,7 @@ func (v *View) accountRequests(all []record.Request) {
 	slices.SortFunc(v.Talks, func(a, b Talk) int {
 		return cmp.Or(cmp.Compare(b.Count, a.Count), strings.Compare(a.Agent, b.Agent), strings.Compare(a.Verb, b.Verb), strings.Compare(a.Resource, b.Resource), strings.Compare(a.Group, b.Group))
 	})
+	v.accountWatches(all)
 	lists := requests.NewLists()
 	lists.From = v.Load.Start.UnixMicro()
 	end := v.Load.End.UnixMicro()
@@ -182,6 +183,33 @@ func (v *View) accountRequests(all []record.Request) {
 		v.Lists = lists.Rows()
 	}
 	v.API = v.service()
+}
+
+// Watching is one client's watches on one resource that were open during the load,
+// whenever they began.
+type Watching struct {
+	Agent, Group, Resource string
+	Harness                bool
+	N                      int
+}
+
+func (v *View) accountWatches(all []record.Request) {
+	from, to := v.Load.Start.UnixMicro(), v.Load.End.UnixMicro()
+	by := map[Watching]int{}
+	for i := range all {
+		r := &all[i]
+		if r.Verb != "watch" || r.Code >= 400 || r.ReceivedMicros > to || r.DoneMicros != 0 && r.DoneMicros < from {
+			continue
+		}
+		by[Watching{Agent: requests.Agent(r.UserAgent), Group: r.Group, Resource: resourceOf(r), Harness: harnessAgent(r.UserAgent)}]++
+	}
+	for w, n := range by {
+		w.N = n
+		v.Watches = append(v.Watches, w)
+	}
+	slices.SortFunc(v.Watches, func(a, b Watching) int {
+		return cmp.Or(cmp.Compare(b.N, a.N), strings.Compare(a.Agent, b.Agent), strings.Compare(a.Resource, b.Resource), strings.Compare(a.Group, b.Group))
+	})
 }
 
 // TalksOf are the talks that fit, the most frequent first.

@@ -54,6 +54,7 @@ type View struct {
 	// RestRequests were received during Rest.
 	RestRequests []record.Request
 	Talks        []Talk             // what Requests add up to, by client and kind
+	Watches      []Watching         // that were open during the load, the most first
 	Lists        []requests.ListRow // who lists, and who watches
 	API          Service            // how requests fared that are not the harness'
 	Counts       PodCounts

@@ -94,6 +94,23 @@ var Rules = []Rule{
 			{Series: `apiserver_longrunning_requests{job="apiserver",resource="leases",verb="WATCH"}`, Level: 5}},
 	},
 	{
+		Alert: "EtcdCommitsOften", Detector: "etcd-commits", Severity: Info, Component: "etcd",
+		Expr:    `rate(etcd_disk_backend_commit_duration_seconds_count[W]) >= 15`,
+		Summary: "{{ $labels.instance }} commits its database {{ $value | humanize }} times a second, where ten times are usual",
+		Look:    "--backend-batch-limit and --backend-batch-interval of etcd: 10000 and 100ms by default.",
+		Fires:   []Line{{Series: `etcd_disk_backend_commit_duration_seconds_count{job="etcd",instance="a"}`, Rate: 80}},
+		Quiet:   []Line{{Series: `etcd_disk_backend_commit_duration_seconds_count{job="etcd",instance="a"}`, Rate: 10}},
+	},
+	{
+		Alert: "NodesAreGivenUp", Detector: "nodes-given-up", Severity: Warning, Component: "kube-controller-manager",
+		Expr: `sum by (job) (node_collector_unhealthy_nodes_in_zone) >= 0.1 * sum by (job) (node_collector_zone_size)
+  and sum by (job) (node_collector_unhealthy_nodes_in_zone) > 0`,
+		Summary: "{{ $value | humanize }} nodes, a tenth of all and more, count as failed: no pod is placed on them",
+		Look:    "Whether the nodes renew their leases (kubectl get leases -n kube-node-lease), and --node-monitor-grace-period of the controller manager, 50 s by default.",
+		Fires:   []Line{{Series: `node_collector_unhealthy_nodes_in_zone{job="controllers"}`, Level: 4}, {Series: `node_collector_zone_size{job="controllers"}`, Level: 20}},
+		Quiet:   []Line{{Series: `node_collector_unhealthy_nodes_in_zone{job="controllers"}`, Level: 1}, {Series: `node_collector_zone_size{job="controllers"}`, Level: 20}},
+	},
+	{
 		Alert: "WatchesAreCutOff", Detector: "relist-storm", Severity: Info, Component: "clients",
 		Expr:    `sum by (job) (rate(apiserver_terminated_watchers_total[W])) >= 2`,
 		Summary: "The API server ends {{ $value | humanize }} watches a second that do not keep up; each begins with everything",

@@ -33,8 +33,6 @@ var beside = map[string]string{
 	"process_cpu_seconds_total":                       "/proc",
 	"container_cpu_cfs_periods_total":                 "cgroups",
 	"container_cpu_cfs_throttled_periods_total":       "cgroups",
-	"etcd_disk_backend_commit_duration_seconds_sum":   "block I/O",
-	"etcd_disk_backend_commit_duration_seconds_count": "block I/O",
 }
 
 // metrics are the names that an expression selects by.

@@ -17,7 +17,7 @@ type Group struct {
 // another one's name.
 var LookAlikes = []Group{
 	{"etcd answers late", "the disk's time for a sync, who writes to the disk, how long etcd's threads wait for a CPU, and the fastest reads",
-		[]string{"slow-fsync", "disk-neighbour", "starved-etcd", "far-etcd", "frequent-compaction"}},
+		[]string{"slow-fsync", "disk-neighbour", "starved-etcd", "far-etcd"}},
 	{"few pods are created", "time in the client's limiter, how busy the workers are, refusals, and the CPU quota",
 		[]string{"controller-limit", "few-workers", "refused-creates", "starved-controllers", "operator-limit"}},
 	{"few pods are bound", "time in the client's limiter, how busy the loop is, the plugin's time, and the CPU quota",

@@ -37,7 +37,7 @@ var nodes = []Fault{
 	{
 		Name: "slow-network-plugin", Number: "F59", Title: "the network plugin serves one pod at a time", Holds: "the start of pods",
 		Parameter: Parameter{Means: "what a pod's sandbox takes", Kind: Duration, Low: "100ms", Middle: "500ms", High: "2s"},
-		Right:     []Place{{"node", "start", "network"}, {"node", "start", "lock"}},
+		Right:     []Place{{"node", "start", "network"}, {"node", "start", "lock"}, {"node", "start", "workers"}},
 		Alike:     []string{"slow-node-disk"},
 		Doc: `A network plugin with one lock for the node makes the sandboxes of its pods one after the other.
 

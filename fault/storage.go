@@ -73,13 +73,12 @@ var storage = []Fault{
 		},
 	},
 	{
-		Name: "frequent-compaction", Number: "F04", Title: "etcd compacts all the time, in one piece", Holds: "writes, at regular times",
+		Name: "frequent-compaction", Number: "F04", Title: "etcd compacts all the time, in one piece", Holds: "nothing that can be measured",
 		Parameter: Parameter{Means: "time between two compactions", Kind: Duration, Low: "60s", Middle: "5s", High: "1s"},
-		Right:     []Place{{Component: etcd, Resource: "lock"}, {Component: etcd, Resource: "cpu"}},
 		Alike:     []string{"apply-loop", "slow-fsync"},
-		Doc: `The API server asks etcd every five minutes to forget old revisions. etcd deletes them in batches, under the lock that writes need. Huge batches without a pause hold it long.
+		Doc: `The API server asks etcd every five minutes to forget old revisions. etcd deletes them in batches, under the lock that writes need. Huge batches without a pause hold it long, where there are hundreds of thousands of revisions.
 
-**What you see.** Latency like a saw.
+**What you see.** In a run of a minute, nothing: a compaction deletes a thousand revisions in some milliseconds, and pods come as fast as before. This fault is here so that nobody is told otherwise. In a store with years of churn latency is like a saw.
 
 **What tells it apart.** Spikes come with etcd_debugging_mvcc_db_compaction_keys_total.
 

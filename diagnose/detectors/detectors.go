@@ -21,6 +21,7 @@ import (
 	"github.com/kubedyno/kubedyno/diagnose/detectors/createsrefused"
 	"github.com/kubedyno/kubedyno/diagnose/detectors/diskneighbour"
 	"github.com/kubedyno/kubedyno/diagnose/detectors/encryption"
+	"github.com/kubedyno/kubedyno/diagnose/detectors/etcdcommits"
 	"github.com/kubedyno/kubedyno/diagnose/detectors/etcdnetwork"
 	"github.com/kubedyno/kubedyno/diagnose/detectors/etcdspace"
 	"github.com/kubedyno/kubedyno/diagnose/detectors/etcdsync"
@@ -34,6 +35,7 @@ import (
 	"github.com/kubedyno/kubedyno/diagnose/detectors/liststorm"
 	"github.com/kubedyno/kubedyno/diagnose/detectors/lockherd"
 	"github.com/kubedyno/kubedyno/diagnose/detectors/machinecpu"
+	"github.com/kubedyno/kubedyno/diagnose/detectors/nodesgivenup"
 	"github.com/kubedyno/kubedyno/diagnose/detectors/nodeslate"
 	"github.com/kubedyno/kubedyno/diagnose/detectors/pacedclient"
 	"github.com/kubedyno/kubedyno/diagnose/detectors/periodicjob"
@@ -85,6 +87,7 @@ var All = []diagnose.Detector{
 	componentcpu.Detector,
 	sharedquota.Detector,
 	diskneighbour.Detector,
+	etcdcommits.Detector,
 	etcdsync.Detector,
 	etcdnetwork.Detector,
 	auditsink.Detector,
@@ -100,6 +103,7 @@ var All = []diagnose.Detector{
 	slowremoval.Detector,
 	schedulerlimit.Detector,
 	prebindwait.Detector,
+	nodesgivenup.Detector,
 	podsparked.Detector,
 	pacedclient.Detector,
 	schedulingloop.Detector,

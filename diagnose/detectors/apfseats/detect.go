@@ -2,6 +2,7 @@ package apfseats
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -18,6 +19,8 @@ const (
 	least = 0.005
 	// part is the least share of the requests' time in the API server.
 	part = 0.20
+	// little is the share of the lost time below which pods' own requests did not wait.
+	little = 0.05
 	// rejected requests a second count by themselves.
 	rejected = 0.2
 	// defaults of --max-requests-inflight and --max-mutating-requests-inflight.
@@ -34,7 +37,9 @@ var Detector = diagnose.Detector{
 **Evidence.** Requests of a priority level wait at least 5 ms on average and 20 % of wait and execution together (apiserver_flowcontrol_request_wait_duration_seconds), or are refused in number, while the CPU has room: the machine below 90 %, no
 component at its quota. The limits in the flags, below their defaults, are a second source, and so are 429s in the audit log.
 
-**Look-alikes.** A full CPU: seats are taken because execution is slow, and more of them would make it slower (machine-cpu, component-cpu). Only one level full, by one client: the same finding names the level; give that client a FlowSchema of its own.`,
+**Look-alikes.** A full CPU: seats are taken because execution is slow, and more of them would make it slower (machine-cpu, component-cpu). Only one level full, by one client: the same finding names the level; give that client a FlowSchema of its own.
+
+**Claims.** Each stage's requests go by flow schemas of their own: nodes', the scheduler's, the controllers', and all others, the load's among them. A stage lost what its own requests waited. Where that is next to nothing, some clients only keep each other waiting, and the finding is a risk.`,
 	Detect: detect,
 }
 
@@ -116,15 +121,23 @@ func detect(v *diagnose.View, earlier []diagnose.Finding) diagnose.Outcome {
 	if m, ok := v.MachineCPU(v.Plateau); ok {
 		f.Evidence = append(f.Evidence, diagnose.Evidence{Kind: "busy", Ref: "machine", Value: m.Share, Unit: "1", Text: fmt.Sprintf("the machine's CPU was %.0f %% busy", 100*m.Share)})
 	}
+	claimed := 0.0
 	for _, s := range v.LostStages() {
-		f.Claims[s.Name] = share * *s.ExcessSeconds
-	}
-	if lost := v.LostStages(); len(lost) > 0 {
-		if f.Stage = lost[0].Name; f.Stage == diagnose.Scheduling {
-			f.Stage = diagnose.Queue
+		x := shareOf(v, s.Name, share) * *s.ExcessSeconds
+		claimed += x
+		f.Claims[s.Name] = x
+		if x > f.Claims[f.Stage] {
+			f.Stage = s.Name
 		}
 	}
+	if f.Stage == diagnose.Scheduling {
+		f.Stage = diagnose.Queue
+	}
 	f.RequestSeconds = share * v.API.LostSeconds
+	if apart := v.StagesOK && v.Symptom() && claimed < little*v.Lost.PodSeconds && !v.API.Slow(); len(set) == 0 && (apart || !suffers) {
+		f.Class, f.Stage, f.Claims, f.RequestSeconds = diagnose.Risk, "", nil, 0
+		f.Summary += " What pods are brought up with did not wait there: the clients of that level keep each other waiting."
+	}
 	if len(set) > 0 {
 		f.Sources = 2
 		f.Advice = diagnose.Advice{Set: set, Text: fmt.Sprintf("Raise --max-requests-inflight and --max-mutating-requests-inflight from %d together to the defaults, %d and %d. The price: more requests in progress at a time, which takes memory, and CPU that must be there.", total, inflight, mutating)}
@@ -134,6 +147,45 @@ func detect(v *diagnose.View, earlier []diagnose.Finding) diagnose.Outcome {
 	}
 	f.Prediction = &diagnose.Prediction{Resource: "unknown", Text: fmt.Sprintf("with seats enough a request takes %.0f %% less time", 100*share)}
 	return diagnose.Found(f)
+}
+
+// schemas are the flow schemas through which a component's part in bringing up
+// pods goes, by the stage that it has. Everybody else's requests can hold up those
+// of the load, which are accepted.
+var schemas = map[string][]string{
+	diagnose.Controller: {"kube-controller-manager", "kube-system-service-accounts"},
+	diagnose.Queue:      {"kube-scheduler"},
+	diagnose.Decide:     {"kube-scheduler"},
+	diagnose.Bind:       {"kube-scheduler"},
+	diagnose.Scheduling: {"kube-scheduler"},
+	diagnose.Start:      {"system-nodes", "system-node-high"},
+	diagnose.Observe:    {"system-nodes", "system-node-high"},
+}
+
+// shareOf is the part of their time that a stage's requests waited for a seat;
+// overall where its flow schemas are not known by their names.
+func shareOf(v *diagnose.View, stage string, overall float64) float64 {
+	own := schemas[stage]
+	others := map[string]bool{"system-leader-election": true, "workload-leader-election": true, "exempt": true, "probes": true}
+	for _, all := range schemas {
+		for _, name := range all {
+			others[name] = true
+		}
+	}
+	sum := func(metric string, match diagnose.Labels) (x float64) {
+		by, _ := v.IncreaseBy(diagnose.APIServer, metric, "flow_schema", match)
+		for _, p := range by {
+			if slices.Contains(own, p.Label) || own == nil && !others[p.Label] {
+				x += p.Value
+			}
+		}
+		return x
+	}
+	waited, executed := sum(waits+"_sum", nil), sum(runs+"_sum", diagnose.Labels{"type": "regular"})
+	if waited+executed == 0 {
+		return overall
+	}
+	return waited / (waited + executed)
 }
 
 // seatsByFlags is how many requests may be in progress, and what lifts flags

@@ -14,8 +14,8 @@ const (
 	// long is the shortest plateau in seconds to say so: a burst's ramp, slow
 	// start and declared start delays fill a shorter one without any cause.
 	long = 10
-	// near: where a resource is this busy, the run is on its way to that
-	// bound, and what is missing to it is queueing.
+	// near: where a resource is this busy, work that comes in bursts queues for
+	// it, which nothing that is measured tells from another cause.
 	near = 0.6
 	// apart: pods that are late by less than this on average may be late by
 	// many small things.
@@ -26,13 +26,15 @@ const (
 var Detector = diagnose.Detector{
 	Name:  "unexplained",
 	Title: "Pods wait, and no known cause explains it",
-	Doc: `Not every cause has a detector. Where pods lost much time (over 1 s each), at least half of it is explained by nothing else, the load lasted over 10 s and no measured resource is even 60 % busy, something
+	Doc: `Not every cause has a detector. Where pods lost much time (over 1 s each), at least half of it is explained by nothing else and the load lasted over 10 s, something
 soft holds the run back: a timer, a limiter, a lock, a webhook. The finding then names the stage that lost most, the component that owns it, and no cause.
 
 It says what it saw of waiting there: seconds in queues for seats, in webhooks, in etcd, in client limiters, and for a CPU (threads that were ready to run, or stopped by a quota). Where one of these is at least 30 % of what the stage lost, its
 resource and component are named with it; the cause stays unknown, since no detector recognised it.
 
-It is always graded *possible*. Below 10 s, or with a resource that is 60 % busy, it stays silent: bursts, slow start and queueing look the same.`,
+Where none is and some resource is at least 60 % busy, the finding is one of capacity and names the fullest: bursts queue for it, and a soft cause beside it looks the same.
+
+It is always graded *possible*. Below 10 s it stays silent: bursts and slow start look the same.`,
 	Detect: detect,
 }
 
@@ -130,8 +132,7 @@ const (
 
 // nameWaiting adds what was seen of waiting, and names the resource that has most
 // of it.
-func nameWaiting(v *diagnose.View, f *diagnose.Finding, stage string, lost float64) {
-	has := false
+func nameWaiting(v *diagnose.View, f *diagnose.Finding, stage string, lost float64) (has bool) {
 	for _, w := range waitings(v) {
 		if len(w.stages) > 0 && !slices.Contains(w.stages, stage) {
 			continue
@@ -149,6 +150,25 @@ func nameWaiting(v *diagnose.View, f *diagnose.Finding, stage string, lost float
 		f.Component, f.Resource = w.component, w.resource
 		f.Summary = fmt.Sprintf("Pods lost %.0f of %.0f pod-seconds in stage %s for a cause that is unknown; look first at %s: %.0f s %s.", f.Claims[stage], v.Lost.PodSeconds, stage, w.component, w.seconds, w.text)
 	}
+	return has
+}
+
+// fullest is the busiest resource that is near its bound. A pool of workers that
+// wait is busy too, and so is a limiter: they have detectors of their own.
+func fullest(v *diagnose.View) (most diagnose.Resource, ok bool) {
+	for _, r := range v.Resources {
+		switch {
+		case v.IsHarness(r.Component) && r.Kind == "cpu", r.Kind == "workers", r.Kind == "client-limit":
+			continue
+		}
+		if _, quota := v.CPULimit(r.Component); r.Kind == "cpu" && r.Component != diagnose.Machine && !quota {
+			continue // without a quota its CPU is the machine's
+		}
+		if r.Utilisation >= max(near, most.Utilisation) {
+			most, ok = r, true
+		}
+	}
+	return most, ok
 }
 
 func detect(v *diagnose.View, earlier []diagnose.Finding) diagnose.Outcome {
@@ -179,18 +199,6 @@ func detect(v *diagnose.View, earlier []diagnose.Finding) diagnose.Outcome {
 	if s := v.Plateau.Seconds(); s < long {
 		return diagnose.NotAssessed("at least %d s of load; %.1f s of a burst can be lost to its ramp alone", long, s)
 	}
-	for _, r := range v.Resources {
-		switch {
-		case v.IsHarness(r.Component) && r.Kind == "cpu", r.Kind == "workers", r.Kind == "client-limit":
-			continue
-		}
-		if _, quota := v.CPULimit(r.Component); r.Kind == "cpu" && r.Component != diagnose.Machine && !quota {
-			continue // without a quota its CPU is the machine's
-		}
-		if r.Utilisation >= near {
-			return diagnose.NotThere("%s is %.0f %% busy: the run is near that bound", r.Name, 100*r.Utilisation)
-		}
-	}
 	f := diagnose.Finding{
 		Class: diagnose.Bottleneck, Component: owner[most], Stage: most, Resource: "unknown", Grade: diagnose.Possible,
 		Cause:   "unknown",
@@ -205,7 +213,12 @@ func detect(v *diagnose.View, earlier []diagnose.Finding) diagnose.Outcome {
 	if most == diagnose.Start {
 		waitsForVolumes(v, &f)
 	}
-	nameWaiting(v, &f, most, left[most])
+	if r, full := fullest(v); !nameWaiting(v, &f, most, left[most]) && full {
+		f.Class, f.Component, f.Resource = diagnose.Capacity, r.Component, r.Kind
+		f.Summary = fmt.Sprintf("Pods lost %.0f of %.0f pod-seconds in stage %s for a cause that is unknown; the fullest that was measured is %s, %.0f %% busy, for which work that comes in bursts waits.", left[most], v.Lost.PodSeconds, most, r.Name, 100*r.Utilisation)
+		f.Evidence = append(f.Evidence, diagnose.Evidence{Kind: "busy", Ref: "resources: " + r.Name, Value: r.Utilisation, Unit: "1", Text: fmt.Sprintf("%s was %.0f %% busy", r.Name, 100*r.Utilisation)})
+		f.RefutedBy = "a run with more of it in which pods wait as long"
+	}
 	if m, ok := v.MachineCPU(v.Plateau); ok {
 		f.Evidence = append(f.Evidence, diagnose.Evidence{Kind: "busy", Ref: "machine", Value: m.Share, Unit: "1", Text: fmt.Sprintf("the machine's CPU was %.0f %% busy", 100*m.Share)})
 	}

@@ -2,6 +2,7 @@ package unusualwork
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/kubedyno/kubedyno/analysis/functions"
@@ -15,9 +16,9 @@ const matters = 0.05
 // kinds of work that are small beside requests, with the share of the API
 // server's CPU above which they are not, about three times the largest of healthy
 // runs here (metrics 2 %, their registration 0 %, handshakes 1 %, authorization 4 %, policies 2 %,
-// logging 1 %, OpenAPI 1 %).
+// logging 1 %, OpenAPI 1 %, JSON 5 %, compression 1 %, tracing 2 %).
 var kinds = []struct {
-	path     string
+	path     string // or class
 	share    float64
 	resource string
 	knownBy  string // the detector that knows more about it
@@ -31,14 +32,24 @@ var kinds = []struct {
 	{functions.PathPolicy, 0.10, "policy", "policy-cost", "evaluates admission policies", "which ValidatingAdmissionPolicies match many requests, and their expressions: narrow matchConstraints, matchConditions before validations"},
 	{functions.PathLogging, 0.10, "cpu", "verbosity", "writes its log", "its verbosity: --v=2 is usual"},
 	{functions.PathOpenAPI, 0.08, "cpu", "crd-churn", "makes the documents of its API again", "who creates and changes CustomResourceDefinitions, and how often"},
+	{classJSON, 0.15, "cpu", "list-storm", "reads and writes JSON", "--storage-media-type, which is protobuf unless somebody changed it; clients that ask for JSON and could have protobuf (the requests by user agent); and custom resources, which have nothing else"},
+	{"compression", 0.10, "cpu", "list-storm", "compresses its answers", "clients that list much and often: answers above 128 KiB are compressed for who accepts it, as client-go does unless DisableCompression is set"},
+	{"tracing", 0.08, "cpu", "", "traces requests", "--tracing-config-file and its samplingRatePerMillion"},
 }
+
+// classJSON is named where the storage is kept in it.
+const classJSON = "JSON and YAML"
+
+// byClass are the kinds that are classes of work and no paths: what they are
+// done for is said by the path.
+var byClass = []string{classJSON, "compression", "tracing"}
 
 // Detector finds the cause.
 var Detector = diagnose.Detector{
 	Name:  "unusual-work",
 	Title: "The API server spends its CPU on something that is small elsewhere",
 	Doc: `Most of an API server's CPU goes to requests and watches. Some kinds of work are small in every healthy run: answering scrapes, registering metrics, handshakes, authorization, admission policies, logging,
-documents of the API. Where one of them is not, it need not be.
+documents of the API, JSON, compression, tracing. Where one of them is not, it need not be.
 
 **Evidence.** CPU profiles of the load: of all stacks, the share that came through the work's functions, at least about three times the largest share of healthy runs (8-12 %; 5 % for registering metrics, which belongs to the start alone), and at
 least 5 % of a CPU. Of registering, the function that does it is named.
@@ -65,6 +76,9 @@ func detect(v *diagnose.View, earlier []diagnose.Finding) diagnose.Outcome {
 	var found []diagnose.Finding
 	for _, k := range kinds {
 		w, ok := v.Work(diagnose.APIServer, k.path)
+		if slices.Contains(byClass, k.path) {
+			w, ok = v.Class(diagnose.APIServer, k.path)
+		}
 		if !ok || w.Share < k.share || w.CPUSeconds < matters*v.Span() || known[k.knownBy] {
 			continue
 		}
@@ -87,11 +101,19 @@ func detect(v *diagnose.View, earlier []diagnose.Finding) diagnose.Outcome {
 			f.Summary = fmt.Sprintf("kube-apiserver registers metrics while it serves requests, with %.0f %% of its CPU, %.2f ms for each pod: %s does it.", 100*w.Share, 1000*w.PerPod, by)
 			f.Cause += ", in " + by
 		}
+		if media, set, _ := v.Flag(diagnose.APIServer, "storage-media-type"); k.path == classJSON && set && strings.Contains(media, "json") {
+			f.Sources = 2
+			f.Summary += " It keeps its objects as JSON in etcd: --storage-media-type=" + media + "."
+			f.Cause += ", in which it keeps its objects"
+			f.Evidence = append(f.Evidence, diagnose.Evidence{Kind: "config", Ref: "kube-apiserver --storage-media-type", Text: media + "; the default is application/vnd.kubernetes.protobuf"})
+			f.Advice = diagnose.Advice{Text: "Leave --storage-media-type at its default, application/vnd.kubernetes.protobuf. Objects that are written from then on are kept so; the others stay as they are until they are written again. It costs nothing but that who reads etcd by hand sees no text.",
+				Set: map[string]string{"kube-apiserver.args.storage-media-type": "application/vnd.kubernetes.protobuf"}}
+		}
 		consumer.Weigh(v, &f)
 		found = append(found, f)
 	}
 	if len(found) == 0 {
-		return diagnose.NotThere("scrapes, registration of metrics, handshakes, authorization, policies, logging and OpenAPI take what they usually do")
+		return diagnose.NotThere("scrapes, registration of metrics, handshakes, authorization, policies, logging, OpenAPI, JSON, compression and tracing take what they usually do")
 	}
 	return diagnose.Found(found...)
 }

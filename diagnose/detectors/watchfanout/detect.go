@@ -71,14 +71,21 @@ func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
 		f.Sources++
 		f.Evidence = append(f.Evidence, diagnose.Evidence{Kind: "rate", Ref: open + `{verb="WATCH",resource="` + top.Label + `"}`, Value: watches.Mean, Unit: "watches", Text: "open on average"})
 	}
-	// Watches that were opened under load; older ones have no row in it.
-	holders := v.TalksOf(func(t *diagnose.Talk) bool { return t.Verb == "watch" && t.Resource == top.Label && !t.Harness })
-	if len(holders) > 0 && float64(holders[0].Count) >= watchers {
-		f.Component = "client:" + holders[0].Agent
-		f.Summary += fmt.Sprintf(", most of them of %s", holders[0].Agent)
-		f.Evidence = append(f.Evidence, diagnose.Evidence{Kind: "rate", Ref: "requests: WATCH " + top.Label, Value: float64(holders[0].Count), Unit: "watches", Text: "were opened by " + holders[0].Agent})
-	} else {
-		holders = nil
+	var holders []diagnose.Talk
+	for _, w := range v.Watches {
+		if w.Resource != top.Label || w.Harness || float64(w.N) < watchers {
+			continue
+		}
+		f.Component = "client:" + w.Agent
+		f.Summary += fmt.Sprintf(", %d of them of %s", w.N, w.Agent)
+		f.Evidence = append(f.Evidence, diagnose.Evidence{Kind: "rate", Ref: "requests: WATCH " + top.Label, Value: float64(w.N), Unit: "watches", Text: "of " + w.Agent + " were open during the load"})
+		holders = v.TalksOf(func(t *diagnose.Talk) bool {
+			return t.Verb == "watch" && t.Resource == w.Resource && t.Agent == w.Agent
+		})
+		if len(holders) == 0 { // all began before
+			holders = []diagnose.Talk{{Agent: w.Agent, Group: w.Group, Resource: w.Resource, Verb: "watch", Long: true}}
+		}
+		break
 	}
 	f.Summary += "."
 	path := ""

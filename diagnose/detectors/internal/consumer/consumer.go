@@ -28,7 +28,9 @@ const (
 // waste or a bottleneck. path is the class of work that only they cause, or "".
 func Judge(v *diagnose.View, f *diagnose.Finding, talks []diagnose.Talk, path string) {
 	f.Cost = v.CostOf(talks, path)
-	f.Evidence = append(f.Evidence, diagnose.Evidence{Kind: "rate", Ref: "requests", Value: f.Cost.RequestsPerSecond, Unit: "1/s", Text: f.Cost.String()})
+	if f.Cost.RequestsPerSecond > 0 {
+		f.Evidence = append(f.Evidence, diagnose.Evidence{Kind: "rate", Ref: "requests", Value: f.Cost.RequestsPerSecond, Unit: "1/s", Text: f.Cost.String()})
+	}
 	Weigh(v, f)
 }
 

@@ -1,0 +1,101 @@
+package etcdcommits
+
+import (
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/kubedyno/kubedyno/diagnose"
+)
+
+const (
+	commits = "etcd_disk_backend_commit_duration_seconds"
+	// often is the rate of commits that the defaults do not reach: etcd commits
+	// every 100 ms, and early only for 10,000 changes.
+	often = 15.0
+	// limit and interval are the defaults of --backend-batch-limit and
+	// --backend-batch-interval.
+	limit    = 10000
+	interval = 100 * time.Millisecond
+	// slowly: where each commit waits for a slow disk, there are few of them
+	// however small they are. The flags and the time spent tell it then.
+	slowly = 0.3
+	// held is the share of the time from which commits hold up writes: these wait
+	// while one runs.
+	held = 0.5
+)
+
+// Detector finds the cause.
+var Detector = diagnose.Detector{
+	Name:  "etcd-commits",
+	Title: "etcd commits its database after every few changes",
+	Doc: `etcd gathers changes and commits them to its database every 100 ms, or after 10,000 of them (--backend-batch-interval, --backend-batch-limit). Each commit writes the pages that changed and waits for the disk twice; writes wait while one runs. What is not committed yet is not lost: it is in the log.
+
+**Evidence.** More than 15 commits a second (etcd_disk_backend_commit_duration_seconds), which the defaults make only of 150,000 changes a second. Where the disk is slow, commits are few and long: then a small batch in the flags, and 30 % of the time spent on commits.
+
+**Class.** Waste: writes to the disk that nobody needs. A bottleneck where pods lose time and a commit runs at least half of the time: the finding claims that share of it.
+
+**Look-alikes.** A slow disk (etcd-sync): the mean commit is long, and there are ten a second at most. Much load: changes come in bulk, and commits do not.`,
+	Detect: detect,
+}
+
+func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
+	n, ok := v.Increase(diagnose.Etcd, commits+"_count", nil)
+	spent, has := v.Increase(diagnose.Etcd, commits+"_sum", nil)
+	if !ok || !has || v.Span() <= 0 {
+		return diagnose.NotAssessed("%s of etcd", commits)
+	}
+	rate, busy := n/v.Span(), spent/v.Span()
+	set, text := flags(v)
+	if rate < often && (len(set) == 0 || busy < slowly) {
+		return diagnose.NotThere("etcd committed its database %.1f times a second, which took %.0f %% of the time", rate, 100*busy)
+	}
+	f := diagnose.Finding{
+		Class: diagnose.Waste, Component: diagnose.Etcd, Resource: "disk", Sources: 1,
+		Cause:   fmt.Sprintf("etcd commits its database %.0f times a second", rate),
+		Summary: fmt.Sprintf("etcd commits its database %.0f times a second, %.1f ms each, where ten times are usual: two syncs of the disk for every few changes.", rate, 1000*spent/max(1, n)),
+		Evidence: []diagnose.Evidence{
+			{Kind: "rate", Ref: commits + `_count{component="etcd"}`, Value: rate, Unit: "1/s", Text: "commits of etcd's database"},
+			{Kind: "busy", Ref: commits + `_sum{component="etcd"}`, Value: busy, Unit: "1", Text: fmt.Sprintf("of the time a commit ran, %.1f ms each (n=%.0f)", 1000*spent/max(1, n), n)},
+		},
+		Advice:    diagnose.Advice{Text: "Look at etcd's --backend-batch-limit and --backend-batch-interval: 10000 and 100ms are the defaults."},
+		RefutedBy: "a run with the default batches in which etcd commits as often",
+	}
+	if len(set) > 0 {
+		f.Sources = 2
+		f.Evidence = append(f.Evidence, diagnose.Evidence{Kind: "config", Ref: "etcd " + text, Text: "the defaults are 10000 changes and 100ms"})
+		f.Advice = diagnose.Advice{Set: set, Text: "Go back to the defaults of --backend-batch-limit and --backend-batch-interval. It costs nothing: changes that are not committed yet are in etcd's log, and are read from there after a crash."}
+	}
+	if lost := v.LostStages(); v.StagesOK && v.Symptom() && busy >= held && v.Upstream() == "" && len(lost) > 0 {
+		f.Class, f.Stage, f.Claims = diagnose.Bottleneck, lost[0].Name, map[string]float64{}
+		for _, s := range lost {
+			f.Claims[s.Name] = min(1, busy) * *s.ExcessSeconds
+		}
+		if f.Stage == diagnose.Scheduling {
+			f.Stage = diagnose.Queue
+		}
+	}
+	return diagnose.Found(f)
+}
+
+// flags are the settings that lift batches which are smaller than the defaults,
+// and the flags as they are.
+func flags(v *diagnose.View) (set map[string]string, text string) {
+	set = map[string]string{}
+	if x, has, _ := v.Flag(diagnose.Etcd, "backend-batch-limit"); has {
+		if n, err := strconv.Atoi(x); err == nil && n > 0 && n < limit {
+			set[diagnose.Etcd+".args.backend-batch-limit"] = strconv.Itoa(limit)
+			text = "--backend-batch-limit=" + x
+		}
+	}
+	if x, has, _ := v.Flag(diagnose.Etcd, "backend-batch-interval"); has {
+		if d, err := time.ParseDuration(x); err == nil && d > 0 && d < interval {
+			set[diagnose.Etcd+".args.backend-batch-interval"] = interval.String()
+			if text != "" {
+				text += " "
+			}
+			text += "--backend-batch-interval=" + x
+		}
+	}
+	return set, text
+}

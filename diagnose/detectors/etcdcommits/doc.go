@@ -1,0 +1,3 @@
+// Package etcdcommits finds an etcd that commits its database after every few
+// changes.
+package etcdcommits

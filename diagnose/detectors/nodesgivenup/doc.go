@@ -1,0 +1,2 @@
+// Package nodesgivenup finds nodes that live and are taken for failed.
+package nodesgivenup
