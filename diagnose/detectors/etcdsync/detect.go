@@ -29,6 +29,8 @@ sync carries all writes that wait, so that under load even a fast disk is never 
 **Explaining-away.** A full machine or a starved etcd makes the sums of waiting grow too, without a slow disk: where the CPU of the machine or a component's quota is used up, this
 cause is ruled out.
 
+**Second source.** The API server's own clock: a write to etcd takes it at least as long as a sync.
+
 **Look-alikes.** CPU starvation, as said; latency between API server and etcd (etcd's own times are normal).`,
 	Detect: detect,
 }
@@ -72,6 +74,10 @@ func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
 	}
 	for _, s := range lost {
 		f.Claims[s.Name] = *s.ExcessSeconds
+	}
+	if wrote, n, ok := v.Mean(diagnose.APIServer, "etcd_request_duration_seconds", diagnose.Labels{"operation": "~create|update|delete"}); ok && wrote >= mean {
+		f.Sources = 2
+		f.Evidence = append(f.Evidence, diagnose.Evidence{Kind: "wait", Ref: `etcd_request_duration_seconds{component="kube-apiserver"}`, Value: wrote, Unit: "s", Text: fmt.Sprintf("the API server waits %.0f ms for a write to etcd (n=%.0f), a sync and what queues in front of it", 1000*wrote, n)})
 	}
 	f.Evidence = append(f.Evidence, diagnose.Evidence{Kind: "wait", Ref: "etcd_disk_wal_fsync_duration_seconds", Value: mean, Unit: "s", Text: fmt.Sprintf("%.1f ms a sync on average (n=%.0f); a good disk takes below 1 ms", 1000*mean, syncs)})
 	return diagnose.Found(f)
