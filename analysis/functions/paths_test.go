@@ -18,6 +18,9 @@ func TestPath(t *testing.T) {
 		{PathWatch, []string{"internal/runtime/syscall/linux.Syscall6", "k8s.io/apiserver/pkg/endpoints/handlers.(*WatchServer).HandleHTTP", "k8s.io/apiserver/pkg/endpoints/handlers.handleWatch.func4.1",
 			"k8s.io/apiserver/pkg/endpoints/handlers.ListResource.func1", "k8s.io/apiserver/pkg/endpoints.(*APIInstaller).registerResourceHandlers.restfulListResource.func6"}},
 		{"CREATE", []string{"runtime.mallocgc", "k8s.io/apiserver/pkg/endpoints/handlers.createHandler.func1"}},
+		{"CREATE", []string{"runtime.mallocgc", "k8s.io/apiserver/pkg/endpoints/handlers.CreateResource.createHandler.func1.2"}}, // as inlining names it, on a goroutine of its own
+		{"PATCH", []string{"encoding/json.Marshal", "k8s.io/apiserver/pkg/endpoints/handlers.(*patcher).patchResource.func2"}},
+		{"HTTP/2 connections", []string{"internal/runtime/syscall/linux.Syscall6", "golang.org/x/net/http2.(*serverConn).writeFrameAsync"}},
 		{PathPolicy, []string{"github.com/google/cel-go/interpreter.(*evalAnd).Eval", "k8s.io/apiserver/pkg/endpoints/handlers.createHandler.func1"}},
 		{PathGC, []string{"runtime.scanobject", "runtime.gcAssistAlloc", "k8s.io/apiserver/pkg/endpoints/handlers.ListResource.func1"}},
 		{PathHandshake, []string{"crypto/internal/fips140/nistec.p256Mul", "crypto/tls.(*Conn).serverHandshake"}},

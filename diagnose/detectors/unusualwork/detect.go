@@ -16,7 +16,8 @@ const matters = 0.05
 // kinds of work that are small beside requests, with the share of the API
 // server's CPU above which they are not, about three times the largest of healthy
 // runs here (metrics 2 %, their registration 0 %, handshakes 1 %, authorization 4 %, policies 2 %,
-// logging 1 %, OpenAPI 1 %, JSON 5 %, compression 1 %, tracing 2 %).
+// logging 1 %, OpenAPI 1 %, JSON 5 %, compression 1 %, tracing 2 %; audit 10 % at the
+// level Metadata).
 var kinds = []struct {
 	path     string // or class
 	share    float64
@@ -32,6 +33,7 @@ var kinds = []struct {
 	{functions.PathPolicy, 0.10, "policy", "policy-cost", "evaluates admission policies", "which ValidatingAdmissionPolicies match many requests, and their expressions: narrow matchConstraints, matchConditions before validations"},
 	{functions.PathLogging, 0.10, "cpu", "verbosity", "writes its log", "its verbosity: --v=2 is usual"},
 	{functions.PathOpenAPI, 0.08, "cpu", "crd-churn", "makes the documents of its API again", "who creates and changes CustomResourceDefinitions, and how often"},
+	{functions.PathAudit, 0.25, "cpu", "audit-sink", "writes its audit log", "the levels of its audit policy: Request and RequestResponse encode each object once more, where Metadata notes who did what; rules of level None for what nobody reads"},
 	{classJSON, 0.15, "cpu", "list-storm", "reads and writes JSON", "--storage-media-type, which is protobuf unless somebody changed it; clients that ask for JSON and could have protobuf (the requests by user agent); and custom resources, which have nothing else"},
 	{"compression", 0.10, "cpu", "list-storm", "compresses its answers", "clients that list much and often: answers above 128 KiB are compressed for who accepts it, as client-go does unless DisableCompression is set"},
 	{"tracing", 0.08, "cpu", "", "traces requests", "--tracing-config-file and its samplingRatePerMillion"},
@@ -49,7 +51,7 @@ var Detector = diagnose.Detector{
 	Name:  "unusual-work",
 	Title: "The API server spends its CPU on something that is small elsewhere",
 	Doc: `Most of an API server's CPU goes to requests and watches. Some kinds of work are small in every healthy run: answering scrapes, registering metrics, handshakes, authorization, admission policies, logging,
-documents of the API, JSON, compression, tracing. Where one of them is not, it need not be.
+documents of the API, the audit log, JSON, compression, tracing. Where one of them is not, it need not be.
 
 **Evidence.** CPU profiles of the load: of all stacks, the share that came through the work's functions, at least about three times the largest share of healthy runs (8-12 %; 5 % for registering metrics, which belongs to the start alone), and at
 least 5 % of a CPU. Of registering, the function that does it is named.
@@ -113,7 +115,7 @@ func detect(v *diagnose.View, earlier []diagnose.Finding) diagnose.Outcome {
 		found = append(found, f)
 	}
 	if len(found) == 0 {
-		return diagnose.NotThere("scrapes, registration of metrics, handshakes, authorization, policies, logging, OpenAPI, JSON, compression and tracing take what they usually do")
+		return diagnose.NotThere("scrapes, registration of metrics, handshakes, authorization, policies, logging, OpenAPI, audit, JSON, compression and tracing take what they usually do")
 	}
 	return diagnose.Found(found...)
 }
