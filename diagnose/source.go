@@ -98,6 +98,7 @@ var Metrics = []string{
 	"etcd_server_apply_duration_seconds_count",
 	"etcd_server_apply_duration_seconds_sum",
 	"etcd_server_quota_backend_bytes",
+	"etcd_snap_fsync_duration_seconds_count",
 	"go_cpu_classes_gc_mark_idle_cpu_seconds_total",
 	"go_cpu_classes_gc_total_cpu_seconds_total",
 	"go_gc_cycles_total_gc_cycles_total",

@@ -95,7 +95,7 @@ var Rules = []Rule{
 	},
 	{
 		Alert: "EtcdCommitsOften", Detector: "etcd-commits", Severity: Info, Component: "etcd",
-		Expr:    `rate(etcd_disk_backend_commit_duration_seconds_count[W]) >= 15`,
+		Expr:    `rate(etcd_disk_backend_commit_duration_seconds_count[W]) >= 30`,
 		Summary: "{{ $labels.instance }} commits its database {{ $value | humanize }} times a second, where ten times are usual",
 		Look:    "--backend-batch-limit and --backend-batch-interval of etcd: 10000 and 100ms by default.",
 		Fires:   []Line{{Series: `etcd_disk_backend_commit_duration_seconds_count{job="etcd",instance="a"}`, Rate: 80}},

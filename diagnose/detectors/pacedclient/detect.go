@@ -15,7 +15,7 @@ const (
 	// rate, and its gaps do not vary by chance.
 	flat, metronome = 0.7, 0.5
 	// shortest plateau in seconds, and fewest requests.
-	shortest, fewest = 8.0, 20
+	shortest, fewest = 8.0, 12
 	// near a number that somebody chose.
 	near = 0.05
 	// always: seconds of waiting in the limiter for each second of the plateau.
@@ -88,8 +88,35 @@ func foreign(agent string) bool {
 	return true
 }
 
+// even is how little the gaps of a client with few requests must vary.
+const even = 0.2
+
+// plateau is the rate that a client keeps after its burst. One that sends a
+// request in a second or two has no fifty in a load of some seconds: of it the
+// gaps after its burst are looked at, one by one.
+func plateau(ts []float64) (p stat.Plateau, ok bool) {
+	if p, ok = stat.PlateauOf(ts, 20); ok || len(ts) < fewest {
+		return p, ok
+	}
+	gaps := make([]float64, len(ts)-1)
+	for i := range gaps {
+		gaps[i] = ts[i+1] - ts[i]
+	}
+	typical := stat.Median(gaps)
+	for len(gaps) > 0 && gaps[0] < typical/2 {
+		gaps, ts = gaps[1:], ts[1:]
+	}
+	cv, ok := stat.InterArrivalCV(ts)
+	p.N, p.CV, p.Flat = len(ts), cv, 1
+	if ok = ok && len(ts) >= fewest && cv <= even; ok {
+		p.Seconds = ts[len(ts)-1] - ts[0]
+		p.Rate = float64(len(ts)-1) / p.Seconds
+	}
+	return p, ok
+}
+
 func judge(v *diagnose.View, agent string, ts []float64) (f diagnose.Finding, ok bool) {
-	p, ok := stat.PlateauOf(ts, 20)
+	p, ok := plateau(ts)
 	if !ok || p.Seconds < shortest || p.N < fewest || p.Flat < flat || p.CV > metronome {
 		return f, false
 	}
