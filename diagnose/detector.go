@@ -3,6 +3,7 @@ package diagnose
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -114,17 +115,33 @@ func Run(src Source, detectors []Detector) (*Diagnosis, error) {
 }
 
 // settle shares the lost pod-seconds out: a pod-second is explained once.
-// Direct claims were measured at the cause and come first; the others follow
-// in causal order and get what is left. What then explains too little is ruled
+// Direct claims were measured at the cause and come first; where they are for more
+// than there is, each gets its part, for both causes acted. The others follow in
+// causal order and get what is left. What then explains too little is ruled
 // out in favour of what took it.
 func settle(v *View, found []Finding) (kept []Finding, dropped []Clear) {
 	left := map[string]float64{}
 	for _, s := range v.LostStages() {
 		left[s.Name] = *s.ExcessSeconds
 	}
+	direct := map[string]float64{}
+	for i := range found {
+		for stage, x := range found[i].Claims {
+			if found[i].Direct {
+				direct[stage] += min(x, left[stage])
+			}
+		}
+	}
+	whole, part := maps.Clone(left), map[string]float64{}
+	for stage, x := range direct {
+		part[stage] = min(1, left[stage]/max(x, 1e-9))
+	}
 	take := func(f *Finding) {
 		for _, stage := range sortedKeys(f.Claims) {
 			x := min(f.Claims[stage], left[stage])
+			if f.Direct {
+				x = min(min(f.Claims[stage], whole[stage])*part[stage], left[stage])
+			}
 			left[stage] -= x
 			f.MassSeconds += x
 		}

@@ -69,7 +69,7 @@ func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
 		writes, conflicts, quotas = writes+t.Count, conflicts+t.Codes[409], max(quotas, t.Names)
 	}
 	f := diagnose.Finding{
-		Class: diagnose.Bottleneck, Component: diagnose.APIServer, Stage: stage, Resource: "quota", Sources: 1, Consumes: true,
+		Class: diagnose.Bottleneck, Component: diagnose.APIServer, Stage: stage, Resource: "quota", Sources: 1, Consumes: true, Direct: true, // waited in the plugin itself
 		Cause:    fmt.Sprintf("creates of pods are counted against quotas for %.2f s each", each),
 		Summary:  fmt.Sprintf("Each pod waits %.2f s at its creation until it is counted against the quotas of its namespace, %.0f %% of all that creates take.", each, 100*share),
 		Claims:   map[string]float64{stage: lost * share},
