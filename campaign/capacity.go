@@ -118,7 +118,7 @@ func (o CapacityOptions) saturate(ctx context.Context, c *compare.Capacity) erro
 				rates = append(rates, p.Rate)
 			}
 		}
-		a := compare.AverageOf(rates)
+		a := compare.AverageOfAmounts(rates)
 		if a.N == 0 {
 			return fmt.Errorf("%s: %w: no run has a rate", name(cores), ErrNoCapacity)
 		}

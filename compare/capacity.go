@@ -202,7 +202,7 @@ func (c *CapacityAt) Settle(saturated bool) {
 		if kinds[name] == "client-limit" {
 			unit = "requests/pod"
 		}
-		c.Demands = append(c.Demands, Demand{Name: name, Kind: kinds[name], Unit: unit, Each: AverageOf(by[name][0]), Bound: AverageOf(by[name][1])})
+		c.Demands = append(c.Demands, Demand{Name: name, Kind: kinds[name], Unit: unit, Each: AverageOfAmounts(by[name][0]), Bound: AverageOfAmounts(by[name][1])})
 	}
 	slices.SortStableFunc(c.Demands, func(a, b Demand) int {
 		return cmp.Compare(boundOr(a.Bound), boundOr(b.Bound))
@@ -378,7 +378,7 @@ func (c *Capacity) fromDemand() (l Ladder, predict func(float64) Rung, ok bool) 
 			}
 		}
 	}
-	e := AverageOf(each)
+	e := AverageOfAmounts(each)
 	if e.N == 0 {
 		return l, nil, false
 	}

@@ -106,3 +106,14 @@ func TestProbe(t *testing.T) {
 		t.Errorf("%+v", p)
 	}
 }
+
+// Two rates that differ much leave the mean open, but never below nothing.
+func TestAmountsAreNotNegative(t *testing.T) {
+	rates := []float64{85.9, 52.1}
+	if a := AverageOf(rates); a.Interval.Lo >= 0 {
+		t.Fatalf("the interval of %v is %v: these rates prove nothing", rates, *a.Interval)
+	}
+	if a := AverageOfAmounts(rates); a.Interval.Lo != 0 || a.Interval.Hi < 85.9 || a.Value != 69 {
+		t.Errorf("%v pods/s on average, %v", a.Value, *a.Interval)
+	}
+}

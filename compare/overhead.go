@@ -173,6 +173,15 @@ func AverageOf(xs []float64) Average {
 	return e
 }
 
+// AverageOfAmounts is AverageOf of what cannot be negative, nor can its mean.
+func AverageOfAmounts(xs []float64) Average {
+	e := AverageOf(xs)
+	if e.Interval != nil {
+		e.Interval.Lo = max(0, e.Interval.Lo)
+	}
+	return e
+}
+
 // Overhead is what a cluster, or a command, costs a machine that has nothing
 // else to do. CPU is in cores: CPU-seconds a second.
 type Overhead struct {

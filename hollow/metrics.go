@@ -96,6 +96,8 @@ type metrics struct {
 
 	volumeAttached, volumeMounted prometheus.Histogram
 	plugin                        prometheus.Histogram
+
+	imagePull, sandbox prometheus.Observer // as a kubelet names and counts them
 }
 
 // patchKinds are the reasons for a pod status patch.
@@ -156,6 +158,15 @@ func newMetrics() *metrics {
 	m.volumeAttached = histogram("volume_attached_seconds",
 		"From a pod's volume known to its node to the volume reported in use and seen attached.", long)
 	m.volumeMounted = histogram("volume_mount_seconds", "From an attached volume to the volume mounted, the requests about its attachment included.", long)
+	kubelet := func(name, help, label, value string, buckets []float64) prometheus.Observer {
+		h := prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "kubelet_" + name, Help: help, Buckets: buckets}, []string{label})
+		add(h)
+		return h.WithLabelValues(value)
+	}
+	m.imagePull = kubelet("image_pull_duration_seconds", "From a pod's asking for an image that is not there to the image, the wait for other pulls included, over all nodes.",
+		"image_size_in_bytes", "10MB-100MB", []float64{1, 5, 10, 20, 30, 60, 120, 180, 240, 300, 360, 480, 600, 900, 1200, 1800, 2700, 3600})
+	m.sandbox = kubelet("run_podsandbox_duration_seconds", "Making a pod's sandbox, the network plugin's work included, over all nodes.",
+		"runtime_handler", "", prometheus.DefBuckets)
 	m.leaseLate = histogram("lease_lateness_seconds", "How much later than due a lease renewal was acknowledged.", late)
 	m.renewals = counter("lease_renewals_total", "Lease renewals acknowledged.")
 	m.reconnects = vec("watch_reconnects_total", "Watches opened again after they had ended.", "resource")

@@ -53,6 +53,7 @@ type pod struct {
 	starting, networked  bool                 // the runtime works on it; so has its network plugin
 	addressed, leased    bool                 // the plugin was asked for an address; it has one
 	pulls                int                  // of images that it waits for
+	sandboxing           time.Time            // since when the sandbox is made
 	pulled               map[string]time.Time // images that it asked for, since when
 	shape                *shape
 	refs                 []reference
@@ -286,6 +287,7 @@ func (n *node) live(p *pod, what timerKind, now time.Time) bool {
 			return false
 		}
 		if n.fleet.conf.stepwise() {
+			n.fleet.metrics.sandbox.Observe(now.Sub(p.sandboxing).Seconds())
 			n.pull(p, now)
 		}
 		if n.fleet.conf.Traffic == Least {

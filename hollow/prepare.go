@@ -94,7 +94,9 @@ func (n *node) planSandbox(p *pod, now time.Time) {
 	if n.fleet.conf.Traffic != Least || n.fleet.conf.stepwise() {
 		n.fleet.timers.add(timer{at: sandbox, what: sandboxDue, node: n, pod: p})
 	}
+	p.sandboxing = now
 	if !n.fleet.conf.stepwise() {
+		n.fleet.metrics.sandbox.Observe(sandbox.Sub(now).Seconds())
 		n.planContainers(p, sandbox)
 	}
 }
@@ -200,6 +202,7 @@ func (n *node) pulled(image string, now time.Time) {
 	waiting := n.pulls[image]
 	delete(n.pulls, image)
 	for _, p := range waiting {
+		n.fleet.metrics.imagePull.Observe(now.Sub(p.pulled[image]).Seconds())
 		if p.pulls--; p.pulls == 0 && !p.gone && !p.deleting {
 			n.planContainers(p, now)
 		}

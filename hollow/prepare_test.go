@@ -2,6 +2,7 @@ package hollow
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"testing"
@@ -62,12 +63,33 @@ func (n *planning) expect(t *testing.T, when, want string) {
 	}
 }
 
+// clocked checks what a histogram with a kubelet's name has counted.
+func (n *planning) clocked(t *testing.T, name string, count uint64, seconds float64) {
+	t.Helper()
+	families, err := n.fleet.metrics.registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range families {
+		if f.GetName() != name {
+			continue
+		}
+		h := f.GetMetric()[0].GetHistogram()
+		if h.GetSampleCount() != count || math.Abs(h.GetSampleSum()-seconds) > 1e-6 {
+			t.Errorf("%s: %d in %g s, want %d in %g s", name, h.GetSampleCount(), h.GetSampleSum(), count, seconds)
+		}
+		return
+	}
+	t.Errorf("%s is not exported", name)
+}
+
 func TestPodsStartTogether(t *testing.T) {
 	n := newPlanning(t, func(*Config) {})
 	for _, name := range []string{"a", "b"} {
 		n.planStart(n.pod(name, "x"), n.t0)
 	}
 	n.expect(t, "without models", "0.6 sandbox a, 0.6 sandbox b, 1.0 start a, 1.0 start b")
+	n.clocked(t, "kubelet_run_podsandbox_duration_seconds", 2, 1.2)
 }
 
 func TestStartsAreLimited(t *testing.T) {
@@ -126,6 +148,7 @@ func TestNetworkPlugin(t *testing.T) {
 			t.Error("no status when the network is there")
 		}
 		n.expect(t, "then containers", "3.0 start a")
+		n.clocked(t, "kubelet_run_podsandbox_duration_seconds", 1, 2.6)
 	}
 }
 
@@ -145,6 +168,7 @@ func TestImagesArePulledOnce(t *testing.T) {
 	b.gone = true
 	n.pulled("y", n.t0.Add(11*time.Second))
 	n.expect(t, "the last", "11.0 start c")
+	n.clocked(t, "kubelet_image_pull_duration_seconds", 4, 3*5+10) // x for three pods, y for one, which waited for x
 	d := n.pod("d", "y")
 	n.live(d, sandboxDue, n.t0.Add(20*time.Second))
 	n.expect(t, "what is there is not pulled again", "20.0 start d")

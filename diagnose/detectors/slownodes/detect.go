@@ -25,7 +25,7 @@ var Detector = diagnose.Detector{
 time. The control plane has nothing to do meanwhile.
 
 **Evidence.** At least 30 % of the lost time is in stage start; the API server answers the nodes' reports quickly (below 0.2 s), so that they are not late for its sake; the machine is not full.
-Where pods of one node become running one after the other, evenly spaced, the node works on one at a time: the finding says so, and how long each takes.
+Where pods of one node become running one after the other, evenly spaced, the node works on one at a time: the finding says so, and how long each takes. Where the nodes' own clocks are recorded (kubelet_image_pull_duration_seconds, kubelet_run_podsandbox_duration_seconds), pulls or sandboxes that took at least half of what pods lost are named.
 
 **Contradicting.** Simulated nodes that are late against their own draw (nodes-late) are the harness' fault. A full machine or a starved API server delays watch events and reports.
 
@@ -86,8 +86,39 @@ func detect(v *diagnose.View, earlier []diagnose.Finding) diagnose.Outcome {
 		f.Evidence = append(f.Evidence, diagnose.Evidence{Kind: "pattern", Ref: "pods: running, by node", Value: q.each, Unit: "s", Text: fmt.Sprintf("between pods of one node that become running pass %.2f s in the median (varying by %.0f %%), on %d nodes", q.each, 100*q.cv, q.nodes)})
 		f.Advice.Text = "Let nodes start several pods at a time: parallel image pulls (serializeImagePulls: false, maxParallelImagePulls), a faster disk, a CNI plugin without a lock."
 	}
+	kubelets(v, &f, lost/n)
 	volumes(v, &f)
 	return diagnose.Found(f)
+}
+
+// most is the part of what a pod lost on its node from which one step is the
+// reason.
+const most = 0.5
+
+// kubelets says what the nodes' own clocks say of pulls and sandboxes. perPod is
+// what a pod lost on its node, in seconds.
+func kubelets(v *diagnose.View, f *diagnose.Finding, perPod float64) {
+	for _, step := range []struct{ metric, what, cause, summary, advice string }{
+		{"kubelet_image_pull_duration_seconds", "from asking for an image to having it", "pods wait for images to be pulled", "Pods wait for their images: %.1f s from asking for one to having it, other pulls included, while the control plane is not busy.",
+			"Make images smaller, keep them on the nodes, bring the registry nearer, or let nodes pull several at a time (serializeImagePulls: false, maxParallelImagePulls)."},
+		{"kubelet_run_podsandbox_duration_seconds", "for making a sandbox, the network plugin included", "sandboxes take long, of which the network plugin is the usual part", "Pods wait for their sandboxes: the nodes take %.1f s for one, most of which is usually the network plugin's, while the control plane is not busy.",
+			"Look at the network plugin: a lock for the whole node, addresses that are taken from the API server one by one. Addresses that are prepared ahead, and a plugin without the lock, help."},
+	} {
+		for _, component := range []string{"kubelet", diagnose.Hollow} {
+			mean, n, ok := v.Mean(component, step.metric, nil)
+			if !ok {
+				continue
+			}
+			f.Sources++
+			f.Evidence = append(f.Evidence, diagnose.Evidence{Kind: "wait", Ref: step.metric + `{component="` + component + `"}`, Value: mean, Unit: "s", Text: fmt.Sprintf("%s, by the nodes' clocks (n=%.0f)", step.what, n)})
+			if mean*n/float64(max(1, v.Counts.Running)) < most*perPod {
+				continue
+			}
+			f.Resource, f.Cause = "network", step.cause
+			f.Summary = fmt.Sprintf(step.summary, mean)
+			f.Advice.Text = step.advice
+		}
+	}
 }
 
 // volumes says where the way of a pod's volumes takes longest.

@@ -3,6 +3,7 @@ package watchfanout
 import (
 	"fmt"
 
+	"github.com/kubedyno/kubedyno/analysis/functions"
 	"github.com/kubedyno/kubedyno/diagnose"
 	"github.com/kubedyno/kubedyno/diagnose/detectors/internal/consumer"
 )
@@ -25,7 +26,7 @@ var Detector = diagnose.Detector{
 	Title: "Each change is sent to very many watches",
 	Doc: `A change costs the API server by the watches that it is sent to: it is encoded once for each form and written once for each watch. A daemon on each node that watches all pods, endpoints or nodes multiplies every change by the number of nodes.
 
-**Evidence.** At least 1,000 watch events a second are sent, those of one resource to at least 50 watches each (events sent, apiserver_watch_events_total, for each write of the resource, and no more than were open), and the profile has 10 % of the API server's CPU in watches, where it was recorded. The number of open watches (apiserver_longrunning_requests) is the second source, the audit log names the client.
+**Evidence.** At least 1,000 watch events a second are sent, those of one resource to at least 50 watches each (events sent, apiserver_watch_events_total, for each write of the resource, and no more than were open), and the profile has 10 % of the API server's CPU (garbage collection left out) in watches, where it was recorded. The number of open watches (apiserver_longrunning_requests) is the second source, the audit log names the client.
 
 **Look-alikes.** Lists (list-storm: requests, not events); watches that end and begin again (relist-storm); many watches without changes (they cost memory only).`,
 	Detect: detect,
@@ -53,7 +54,10 @@ func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
 	if fan < watchers {
 		return diagnose.NotThere("%.0f watch events a second were sent, each change of %s to %.0f watches", total/v.Span(), top.Label, fan)
 	}
-	work, profiled := v.Work(diagnose.APIServer, "watch")
+	work, profiled := v.Work(diagnose.APIServer, functions.PathWatch)
+	if gc, ok := v.Work(diagnose.APIServer, functions.PathGC); profiled && ok && gc.Share < 1 {
+		work.Share /= 1 - gc.Share // of what it does, whatever its collector burns beside
+	}
 	if profiled && work.Share < burnt {
 		return diagnose.NotThere("each change of %s went to %.0f watches, for %.0f %% of the API server's CPU", top.Label, fan, 100*work.Share)
 	}
@@ -92,7 +96,7 @@ func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
 	if profiled {
 		f.Sources++
 		path = "watch"
-		f.Evidence = append(f.Evidence, diagnose.Evidence{Kind: "busy", Ref: "profiles: kube-apiserver", Value: work.Share, Unit: "1", Text: "of the API server's CPU went to watches"})
+		f.Evidence = append(f.Evidence, diagnose.Evidence{Kind: "busy", Ref: "profiles: kube-apiserver", Value: work.Share, Unit: "1", Text: "of the API server's CPU went to watches, garbage collection left out"})
 	}
 	consumer.Judge(v, &f, holders, path)
 	return diagnose.Found(f)
