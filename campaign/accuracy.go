@@ -77,6 +77,9 @@ func Accuracy(ctx context.Context, o AccuracyOptions) (fault.Accuracy, error) {
 		if err == nil {
 			t, err = ReadTrial(dir, o.Tool)
 		}
+		if err == nil && !before {
+			err = keepJudgement(dir, &t)
+		}
 		if ctx.Err() != nil {
 			failed = append(failed, ctx.Err())
 			break
@@ -88,6 +91,41 @@ func Accuracy(ctx context.Context, o AccuracyOptions) (fault.Accuracy, error) {
 	}
 	a, err := ReadAccuracy(o.Tool, o.Out)
 	return a, errors.Join(append(failed, err)...)
+}
+
+// judged is the file beside a recording that keeps how its run was judged when it
+// was made.
+const judged = "judged.json"
+
+// keepJudgement keeps a trial beside its recording, with which later ones, by other
+// detectors, are compared.
+func keepJudgement(dir string, t *fault.Trial) error {
+	right := t.Right()
+	t.AtFirst = &right
+	data, err := json.MarshalIndent(t, "", "  ")
+	if err == nil {
+		err = os.WriteFile(filepath.Join(dir, judged), append(data, '\n'), 0o644)
+	}
+	if err != nil {
+		return fmt.Errorf("keep how %s was judged: %w", dir, err)
+	}
+	return nil
+}
+
+// judgedAtFirst is what keepJudgement kept; null where it did not.
+func judgedAtFirst(dir string) (*bool, error) {
+	data, err := os.ReadFile(filepath.Join(dir, judged))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	var t fault.Trial
+	if err == nil {
+		err = json.Unmarshal(data, &t)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("how %s was judged: %w", dir, err)
+	}
+	return t.AtFirst, nil
 }
 
 // errFailed is the error of a run that was made before, and failed.
@@ -209,6 +247,9 @@ func ReadTrial(dir, tool string) (fault.Trial, error) {
 	t, err := fault.Try(filepath.Base(dir), meta.Name, faults, d)
 	t.Origin = &fault.Origin{Run: meta.ID, Started: meta.Started, CPUs: meta.Machine.CPUs, Model: meta.Machine.Model,
 		Kernel: meta.Machine.Kernel, Kubernetes: meta.Cluster.Version, Tool: tool}
+	if err == nil {
+		t.AtFirst, err = judgedAtFirst(dir)
+	}
 	return t, err
 }
 

@@ -47,6 +47,9 @@ type Trial struct {
 	// Invalid is why the run's numbers must not be used. The trial counts
 	// nevertheless: whoever ran into the fault would read this diagnosis too.
 	Invalid []string `json:"invalid,omitempty"`
+	// AtFirst says whether the first finding was right when the run was made, by
+	// the detectors of that day; null where that was not kept.
+	AtFirst *bool `json:"atFirst,omitempty"`
 	// Origin is null where the caller of Try did not say.
 	Origin *Origin `json:"origin,omitempty"`
 }
@@ -185,6 +188,9 @@ type Accuracy struct {
 	Cause     Share `json:"cause"`
 	Component Share `json:"component"`
 	InThree   Share `json:"inThree"`
+	// AtFirst is Cause as it was judged when each run was made: a detector that was
+	// mended by a run is right on it, which proves nothing.
+	AtFirst Share `json:"atFirst"`
 	// Sure are the trials among these whose first finding is confirmed.
 	Sure Share `json:"sure"`
 	// Low is Cause at the low intensity, where a fault may hold nobody up.
@@ -238,6 +244,9 @@ func Sum(trials []Trial, failed []Failure) Accuracy {
 				break
 			}
 			a.Cause.add(t.Right())
+			if t.AtFirst != nil {
+				a.AtFirst.add(*t.AtFirst)
+			}
 			a.Component.add(t.Component)
 			a.InThree.add(t.Ranks[0] > 0 && t.Ranks[0] <= 3)
 			if t.Grade == diagnose.Confirmed {

@@ -128,9 +128,14 @@ func TestMerge(t *testing.T) {
 		trial.Origin = &fault.Origin{Run: run, Started: time.Date(2026, 1, len(run), 0, 0, 0, 0, time.UTC), CPUs: cpus, Model: "a CPU", Kernel: "6.1", Kubernetes: "v1.36.3", Tool: "v0.1.0"}
 		return trial
 	}
-	a := fault.Sum(fault.Merge([]fault.Trial{made("a", 2, full), made("bb", 2, limit)}, []fault.Trial{made("a", 2, limit), made("ccc", 2, full)}), nil)
+	before, mended := made("bb", 2, limit), false
+	before.AtFirst = &mended
+	a := fault.Sum(fault.Merge([]fault.Trial{made("a", 2, full), before}, []fault.Trial{made("a", 2, limit), made("ccc", 2, full)}), nil)
 	if got, want := a.Cause, (fault.Share{Right: 2, Of: 3}); got != want {
 		t.Errorf("right: %+v, want %+v", got, want)
+	}
+	if want := (fault.Share{Of: 1}); a.AtFirst != want {
+		t.Errorf("right before it was mended: %+v, want %+v", a.AtFirst, want)
 	}
 	if md, want := a.Markdown(), "3 runs: Kubernetes v1.36.3 on 2 CPUs (a CPU), kernel 6.1; made on 2026-01-01, 2026-01-02, 2026-01-03, diagnosed by kubedyno v0.1.0."; !strings.Contains(md, want) {
 		t.Errorf("docs/accuracy.md lacks %q:\n%s", want, md)

@@ -30,6 +30,7 @@ not seen to act does not count, nor does a run that failed before its end; both 
 | | |
 |---|---|
 | the first finding names the cause (component and resource; the stage where there is one) | %s |
+| the same by the detectors as they were when each run was made | %s |
 | the first finding names the component | %s |
 | one of the first three findings names the cause | %s |
 | of first findings graded confirmed, right | %s |
@@ -38,7 +39,8 @@ not seen to act does not count, nor does a run that failed before its end; both 
 | runs whose first finding is confirmed and wrong | %s |
 | low intensity, where a fault may hold nobody up: the first finding names the cause | %s |
 
-The first three lines are over the middle and the high intensity.
+The first four lines are over the middle and the high intensity. A detector that was mended by a run is right on it afterwards, which
+proves nothing: the second line says how often it was right before anybody had seen the run.
 
 A healthy run that asks for all pods at once is held back by the machine, and saying so is right. Everything else that is found
 there counts as unexpected, and so does anything found with a fault that does no harm. Whoever wrote the detectors knew the catalogue
@@ -58,7 +60,7 @@ How often the first finding was right, by its grade. Findings carry these number
 | detector | %s |
 |---|%s
 `, len(a.Trials), a.where(),
-		a.Cause, a.Component, a.InThree, a.Sure, a.Pairs, a.Healthy, named(a.Misled), a.Low,
+		a.Cause, a.AtFirst, a.Component, a.InThree, a.Sure, a.Pairs, a.Healthy, named(a.Misled), a.Low,
 		a.coverage(), joined(grades, " | "), strings.Repeat("---|", len(grades)))
 	for _, name := range slices.Sorted(maps.Keys(a.Detectors)) {
 		fmt.Fprintf(&b, "| [%s](detectors.md#%s) |", name, name)

@@ -166,6 +166,7 @@ func printAccuracy(env *Env, a fault.Accuracy) {
 	}
 	fmt.Fprintln(env.Stdout)
 	line("first finding names the cause", a.Cause)
+	line("  the same when each run was made", a.AtFirst)
 	line("first finding names the component", a.Component)
 	line("one of the first three names the cause", a.InThree)
 	line("first finding is confirmed, and right", a.Sure)
