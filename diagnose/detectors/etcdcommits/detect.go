@@ -69,7 +69,7 @@ func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
 	}
 	if len(set) > 0 {
 		f.Sources = 2
-		f.Evidence = append(f.Evidence, diagnose.Evidence{Kind: "config", Ref: "etcd " + text, Text: "the defaults are 10000 changes and 100ms"})
+		f.Evidence = append(f.Evidence, diagnose.Evidence{Kind: "pattern", Ref: "etcd " + text, Text: text + "; the defaults are 10000 changes and 100ms"})
 		f.Advice = diagnose.Advice{Set: set, Text: "Go back to the defaults of --backend-batch-limit and --backend-batch-interval. It costs nothing: changes that are not committed yet are in etcd's log, and are read from there after a crash."}
 	}
 	if lost := v.LostStages(); v.StagesOK && v.Symptom() && busy >= held && v.Upstream() == "" && len(lost) > 0 {

@@ -42,6 +42,13 @@ var kinds = []struct {
 // classJSON is named where the storage is kept in it.
 const classJSON = "JSON and YAML"
 
+// A flag that makes work is believed from a smaller share on: above what any
+// healthy run has, and no longer three times that.
+const (
+	shareJSON  = 0.08 // 6 % at most
+	shareWatch = 0.04 // 2.6 % at most
+)
+
 // byClass are the kinds that are classes of work and no paths: what they are
 // done for is said by the path.
 var byClass = []string{classJSON, "compression", "tracing"}
@@ -55,6 +62,8 @@ documents of the API, the audit log, JSON, compression, tracing. Where one of th
 
 **Evidence.** CPU profiles of the load: of all stacks, the share that came through the work's functions, at least about three times the largest share of healthy runs (8-12 %; 5 % for registering metrics, which belongs to the start alone), and at
 least 5 % of a CPU. Of registering, the function that does it is named.
+
+Where a flag makes the work, a smaller share is enough: 8 % for JSON with --storage-media-type=application/json, 4 % for reading watches' changes from etcd with --watch-cache=false.
 
 **Who.** Of scrapes, the client is named that sends three of five reads that are of no resource, where it is no component.
 
@@ -81,7 +90,13 @@ func detect(v *diagnose.View, earlier []diagnose.Finding) diagnose.Outcome {
 		if slices.Contains(byClass, k.path) {
 			w, ok = v.Class(diagnose.APIServer, k.path)
 		}
-		if !ok || w.Share < k.share || w.CPUSeconds < matters*v.Span() || known[k.knownBy] {
+		least := k.share
+		media, set, _ := v.Flag(diagnose.APIServer, "storage-media-type")
+		asJSON := k.path == classJSON && set && strings.Contains(media, "json")
+		if asJSON {
+			least = shareJSON
+		}
+		if !ok || w.Share < least || w.CPUSeconds < matters*v.Span() || known[k.knownBy] {
 			continue
 		}
 		f := diagnose.Finding{
@@ -103,21 +118,48 @@ func detect(v *diagnose.View, earlier []diagnose.Finding) diagnose.Outcome {
 			f.Summary = fmt.Sprintf("kube-apiserver registers metrics while it serves requests, with %.0f %% of its CPU, %.2f ms for each pod: %s does it.", 100*w.Share, 1000*w.PerPod, by)
 			f.Cause += ", in " + by
 		}
-		if media, set, _ := v.Flag(diagnose.APIServer, "storage-media-type"); k.path == classJSON && set && strings.Contains(media, "json") {
+		if asJSON {
 			f.Sources = 2
-			f.Summary += " It keeps its objects as JSON in etcd: --storage-media-type=" + media + "."
+			f.Summary = fmt.Sprintf("kube-apiserver keeps its objects as JSON in etcd (--storage-media-type=%s), and reads and writes it with %.0f %% of its CPU (%.1f CPU-seconds).", media, 100*w.Share, w.CPUSeconds)
 			f.Cause += ", in which it keeps its objects"
-			f.Evidence = append(f.Evidence, diagnose.Evidence{Kind: "config", Ref: "kube-apiserver --storage-media-type", Text: media + "; the default is application/vnd.kubernetes.protobuf"})
+			f.Evidence = append(f.Evidence, diagnose.Evidence{Kind: "pattern", Ref: "kube-apiserver --storage-media-type", Text: media + "; the default is application/vnd.kubernetes.protobuf"})
 			f.Advice = diagnose.Advice{Text: "Leave --storage-media-type at its default, application/vnd.kubernetes.protobuf. Objects that are written from then on are kept so; the others stay as they are until they are written again. It costs nothing but that who reads etcd by hand sees no text.",
 				Set: map[string]string{"kube-apiserver.args.storage-media-type": "application/vnd.kubernetes.protobuf"}}
 		}
 		consumer.Weigh(v, &f)
 		found = append(found, f)
 	}
+	if f, ok := uncached(v); ok {
+		found = append(found, f)
+	}
 	if len(found) == 0 {
 		return diagnose.NotThere("scrapes, registration of metrics, handshakes, authorization, policies, logging, OpenAPI, audit, JSON, compression and tracing take what they usually do")
 	}
 	return diagnose.Found(found...)
+}
+
+// uncached finds an API server that serves each watch from etcd.
+func uncached(v *diagnose.View) (f diagnose.Finding, ok bool) {
+	x, set, _ := v.Flag(diagnose.APIServer, "watch-cache")
+	w, profiled := v.Work(diagnose.APIServer, "watch cache")
+	if !set || x != "false" || !profiled || w.Share < shareWatch || w.CPUSeconds < matters*v.Span() {
+		return f, false
+	}
+	f = diagnose.Finding{
+		Component: diagnose.APIServer, Resource: "cache", CodePath: "watch cache", Sources: 2,
+		Cause:   "the watch cache is switched off, and each watch is served from etcd",
+		Summary: fmt.Sprintf("kube-apiserver runs without its watch cache (--watch-cache=false): each watch is one of etcd's, decodes each change for itself, and takes %.0f %% of its CPU (%.1f CPU-seconds) for that alone.", 100*w.Share, w.CPUSeconds),
+		Cost:    &diagnose.Cost{ServerCPUSeconds: &w.CPUSeconds, ServerCPUShare: &w.Share, Measured: true},
+		Evidence: []diagnose.Evidence{
+			{Kind: "pattern", Ref: "kube-apiserver --watch-cache", Text: "false; the default is true"},
+			{Kind: "busy", Ref: "profiles: kube-apiserver, watch cache", Value: w.Share, Unit: "1", Text: fmt.Sprintf("%.1f CPU-seconds of the load, %.2f ms a pod", w.CPUSeconds, 1000*w.PerPod)},
+		},
+		Advice: diagnose.Advice{Text: "Leave --watch-cache on, as it is by default. The price is memory: each object once.",
+			Set: map[string]string{diagnose.APIServer + ".args.watch-cache": "true"}},
+		RefutedBy: "a run with the cache in which the API server works as much for a pod",
+	}
+	consumer.Weigh(v, &f)
+	return f, true
 }
 
 // most is the part of the reads of no resource from which one client is the one
