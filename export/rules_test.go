@@ -29,10 +29,10 @@ var update = flag.Bool("update", false, "write testdata anew")
 // beside are metrics that no detector reads: the audit log, /proc and cgroups
 // tell it what Prometheus has from elsewhere.
 var beside = map[string]string{
-	"apiserver_request_total":                         "the audit log",
-	"process_cpu_seconds_total":                       "/proc",
-	"container_cpu_cfs_periods_total":                 "cgroups",
-	"container_cpu_cfs_throttled_periods_total":       "cgroups",
+	"apiserver_request_total":                   "the audit log",
+	"process_cpu_seconds_total":                 "/proc",
+	"container_cpu_cfs_periods_total":           "cgroups",
+	"container_cpu_cfs_throttled_periods_total": "cgroups",
 }
 
 // metrics are the names that an expression selects by.
