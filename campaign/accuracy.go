@@ -100,8 +100,8 @@ const judged = "judged.json"
 // keepJudgement keeps a trial beside its recording, with which later ones, by other
 // detectors, are compared.
 func keepJudgement(dir string, t *fault.Trial) error {
-	right := t.Right()
-	t.AtFirst = &right
+	j := t.Judged()
+	t.AtFirst = &j
 	data, err := json.MarshalIndent(t, "", "  ")
 	if err == nil {
 		err = os.WriteFile(filepath.Join(dir, judged), append(data, '\n'), 0o644)
@@ -113,7 +113,7 @@ func keepJudgement(dir string, t *fault.Trial) error {
 }
 
 // judgedAtFirst is what keepJudgement kept; null where it did not.
-func judgedAtFirst(dir string) (*bool, error) {
+func judgedAtFirst(dir string) (*fault.Judgement, error) {
 	data, err := os.ReadFile(filepath.Join(dir, judged))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil

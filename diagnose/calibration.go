@@ -43,7 +43,7 @@ func (v *View) Features() map[string]float64 {
 	if n > 0 && !v.Observed {
 		for _, component := range v.Components() {
 			for path, s := range v.Works(component) {
-				f["work/"+component+"/"+path] = s.PerPod
+				f[WorkOf(component, path)] = s.PerPod
 			}
 		}
 	}
@@ -154,3 +154,8 @@ func (v *View) compared() *Compared {
 	}
 	return c
 }
+
+// WorkOf is the name of the feature that is a component's CPU for a pod on a path
+// of analysis/functions. Its number changes whenever stacks are put to other paths
+// than before: healthy runs of an older kubedyno are not compared with then.
+func WorkOf(component, path string) string { return "work-2/" + component + "/" + path }

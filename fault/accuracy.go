@@ -47,11 +47,27 @@ type Trial struct {
 	// Invalid is why the run's numbers must not be used. The trial counts
 	// nevertheless: whoever ran into the fault would read this diagnosis too.
 	Invalid []string `json:"invalid,omitempty"`
-	// AtFirst says whether the first finding was right when the run was made, by
-	// the detectors of that day; null where that was not kept.
-	AtFirst *bool `json:"atFirst,omitempty"`
+	// AtFirst is what the detectors of that day said when the run was made; null
+	// where that was not kept.
+	AtFirst *Judgement `json:"atFirst,omitempty"`
 	// Origin is null where the caller of Try did not say.
 	Origin *Origin `json:"origin,omitempty"`
+}
+
+// A Judgement is the first finding of a diagnosis, and whether it was right.
+type Judgement struct {
+	First string         `json:"first,omitempty"` // the detector; empty where nothing was found
+	Grade diagnose.Grade `json:"grade,omitempty"`
+	Right bool           `json:"right"`
+}
+
+// Judged is how the trial is judged now.
+func (t Trial) Judged() Judgement {
+	j := Judgement{First: t.First, Grade: t.Grade, Right: t.Right()}
+	if len(t.Faults) == 0 {
+		j.Right = !slices.Contains(t.Unexpected, t.First)
+	}
+	return j
 }
 
 // Origin is where and when a trial's run was made, and what diagnosed it: trials
@@ -208,7 +224,8 @@ type Accuracy struct {
 	// diagnosis to judge.
 	Failed []Failure `json:"failed"`
 	// Detectors has how often a detector's finding that stands first is right, by
-	// its grade, over all trials that count.
+	// its grade, over all trials that count, as they were judged when they were made
+	// where that is known: it is what findings tell their readers.
 	Detectors map[string]map[diagnose.Grade]diagnose.Hits `json:"detectors"`
 	Trials    []Trial                                     `json:"trials"` // sorted by recording
 }
@@ -226,7 +243,10 @@ func Sum(trials []Trial, failed []Failure) Accuracy {
 	slices.SortFunc(a.Trials, func(x, y Trial) int {
 		return cmp.Or(strings.Compare(x.Recording, y.Recording), strings.Compare(x.run(), y.run()))
 	})
-	slices.SortFunc(a.Failed, func(x, y Failure) int { return strings.Compare(x.Recording, y.Recording) })
+	slices.SortFunc(a.Failed, func(x, y Failure) int {
+		return cmp.Or(strings.Compare(x.Recording, y.Recording), strings.Compare(x.Reason, y.Reason))
+	})
+	a.Failed = slices.Compact(a.Failed) // one that is in a sum and in a folder
 	for _, t := range a.Trials {
 		if !t.Acted {
 			a.Idle = append(a.Idle, t.Recording)
@@ -245,7 +265,7 @@ func Sum(trials []Trial, failed []Failure) Accuracy {
 			}
 			a.Cause.add(t.Right())
 			if t.AtFirst != nil {
-				a.AtFirst.add(*t.AtFirst)
+				a.AtFirst.add(t.AtFirst.Right)
 			}
 			a.Component.add(t.Component)
 			a.InThree.add(t.Ranks[0] > 0 && t.Ranks[0] <= 3)
@@ -255,21 +275,21 @@ func Sum(trials []Trial, failed []Failure) Accuracy {
 		default:
 			a.Pairs.add(!slices.ContainsFunc(t.Ranks, func(r int) bool { return r == 0 || r > 3 }))
 		}
-		if t.First == "" || len(t.Faults) > 1 {
+		j := t.Judged()
+		if t.AtFirst != nil {
+			j = *t.AtFirst
+		}
+		if j.First == "" || len(t.Faults) > 1 {
 			continue
 		}
-		right := t.Right()
-		if len(t.Faults) == 0 {
-			right = !slices.Contains(t.Unexpected, t.First)
-		}
-		grades := a.Detectors[t.First]
+		grades := a.Detectors[j.First]
 		if grades == nil {
 			grades = map[diagnose.Grade]diagnose.Hits{}
-			a.Detectors[t.First] = grades
+			a.Detectors[j.First] = grades
 		}
-		s := Share(grades[t.Grade])
-		s.add(right)
-		grades[t.Grade] = diagnose.Hits(s)
+		s := Share(grades[j.Grade])
+		s.add(j.Right)
+		grades[j.Grade] = diagnose.Hits(s)
 	}
 	return a
 }

@@ -128,8 +128,8 @@ func TestMerge(t *testing.T) {
 		trial.Origin = &fault.Origin{Run: run, Started: time.Date(2026, 1, len(run), 0, 0, 0, 0, time.UTC), CPUs: cpus, Model: "a CPU", Kernel: "6.1", Kubernetes: "v1.36.3", Tool: "v0.1.0"}
 		return trial
 	}
-	before, mended := made("bb", 2, limit), false
-	before.AtFirst = &mended
+	before := made("bb", 2, limit)
+	before.AtFirst = &fault.Judgement{First: "machine-cpu", Grade: diagnose.Likely}
 	a := fault.Sum(fault.Merge([]fault.Trial{made("a", 2, full), before}, []fault.Trial{made("a", 2, limit), made("ccc", 2, full)}), nil)
 	if got, want := a.Cause, (fault.Share{Right: 2, Of: 3}); got != want {
 		t.Errorf("right: %+v, want %+v", got, want)

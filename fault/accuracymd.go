@@ -55,7 +55,7 @@ make accuracy-sample   # some of it, drawn at random: about half an hour
 
 ## By detector
 
-How often the first finding was right, by its grade. Findings carry these numbers.
+How often the first finding was right, by its grade, as it was when each run was made. Findings carry these numbers.
 
 | detector | %s |
 |---|%s

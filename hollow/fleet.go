@@ -163,7 +163,7 @@ func (f *Fleet) fire(t timer, late time.Duration) {
 	case statusDue:
 		f.start(n.reportStatus)
 	case recoverDue:
-		f.start(n.recover)
+		f.start(n.comeBack)
 	case pullDue:
 		n.pulled(t.image, time.Now())
 	case eventsDue:

@@ -329,8 +329,8 @@ func (n *node) givenUp(now time.Time) {
 	n.fleet.timers.add(timer{at: next, what: recoverDue, node: n})
 }
 
-// recover reports the node's conditions after it was given up.
-func (n *node) recover(ctx context.Context) {
+// comeBack reports the node's conditions after it was given up.
+func (n *node) comeBack(ctx context.Context) {
 	all := func(v1.NodeConditionType) bool { return true }
 	err := retry(ctx, func() error { return n.report(ctx, all) })
 	n.mu.Lock()

@@ -64,8 +64,8 @@ func refuseUnknown(c *cobra.Command) {
 			return c.Help()
 		}
 		var like string
-		if close := c.SuggestionsFor(args[0]); len(close) > 0 {
-			like = fmt.Sprintf("; did you mean '%s %s'?", c.CommandPath(), close[0])
+		if near := c.SuggestionsFor(args[0]); len(near) > 0 {
+			like = fmt.Sprintf("; did you mean '%s %s'?", c.CommandPath(), near[0])
 		}
 		return Misusef("%s: unknown command %q%s; see '%s --help'", c.CommandPath(), args[0], like, c.CommandPath())
 	}

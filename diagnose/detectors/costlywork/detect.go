@@ -123,7 +123,7 @@ type growth struct {
 // dearest is the kind of work of a component that grew most, by its profiles; one
 // that no healthy run had counts from nothing.
 func dearest(v *diagnose.View, component string) (worst growth, ok bool) {
-	prefix := "work/" + component + "/"
+	prefix := diagnose.WorkOf(component, "")
 	known := false
 	for _, name := range slices.Sorted(maps.Keys(v.Features())) {
 		path, is := strings.CutPrefix(name, prefix)

@@ -20,6 +20,10 @@ const always, waiting = 0.95, 0.25
 // nodes with many threads wait for one another on a small machine.
 const itself = 0.6
 
+// margin is by how much busier the loop must be than the machine's CPUs for its
+// bound to be the lower one: both are sampled, and a full machine makes both full.
+const margin = 0.03
+
 // Detector finds the cause.
 var Detector = diagnose.Detector{
 	Name:  "scheduling-loop",
@@ -32,7 +36,7 @@ the loop's utilisation, and 1/(seconds per pod) is the most pods that it can pla
 Sampled stacks tell which plugin has most of the scheduler's CPU, and which function of it; one with less than a fifth is not named.
 
 **Explaining-away.** On a full machine, or with the scheduler at its own CPU quota, cycles take longer because they wait for a CPU: those causes are settled first. Unless the loop is busy 95 % of the time and the scheduler's threads waited for
-a CPU for less than a quarter of that (run-queue delay), or used one for at least 0.6 of it while the machine's CPUs were less busy than the loop: then the loop's bound is the lower one, and it decides all the time by itself.
+a CPU for less than a quarter of that (run-queue delay), or used one for at least 0.6 of it while the machine's CPUs were at least 3 % less busy than the loop: then the loop's bound is the lower one, and it decides all the time by itself.
 
 **Look-alikes.** The scheduler's client limit (pods wait in bind, the loop is idle); pods that fit nowhere (they wait in queue while the loop is idle).`,
 	Detect: detect,
@@ -68,7 +72,7 @@ func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
 		f.Evidence = append(f.Evidence, diagnose.Evidence{Kind: "wait", Ref: "processes: run_delay_s of kube-scheduler", Value: waited, Unit: "s", Text: fmt.Sprintf("its threads waited %.2f s for a CPU meanwhile, all together", waited)})
 	}
 	if used, ok := v.CPU(diagnose.Scheduler, v.Plateau); ok && !f.Direct && r.Utilisation >= always && used >= itself*r.BusySeconds {
-		if m, known := v.MachineCPU(v.Plateau); known && m.Share < min(1, r.Utilisation) {
+		if m, known := v.MachineCPU(v.Plateau); known && m.Share <= min(1, r.Utilisation)-margin {
 			f.Direct, f.Sources = true, 2
 			f.Evidence = append(f.Evidence, diagnose.Evidence{Kind: "busy", Ref: "processes: " + diagnose.Scheduler, Value: used, Unit: "s", Text: fmt.Sprintf("it used %.1f CPU-seconds meanwhile: it works, and does not wait for a CPU; the machine was %.0f %% busy", used, 100*m.Share)})
 		}

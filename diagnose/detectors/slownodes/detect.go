@@ -109,11 +109,11 @@ func kubelets(v *diagnose.View, f *diagnose.Finding, perPod float64) {
 			if !ok {
 				continue
 			}
-			f.Sources++
 			f.Evidence = append(f.Evidence, diagnose.Evidence{Kind: "wait", Ref: step.metric + `{component="` + component + `"}`, Value: mean, Unit: "s", Text: fmt.Sprintf("%s, by the nodes' clocks (n=%.0f)", step.what, n)})
 			if mean*n/float64(max(1, v.Counts.Running)) < most*perPod {
 				continue
 			}
+			f.Sources++
 			f.Resource, f.Cause = "network", step.cause
 			f.Summary = fmt.Sprintf(step.summary, mean)
 			f.Advice.Text = step.advice
