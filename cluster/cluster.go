@@ -48,8 +48,11 @@ type ControlPlane struct {
 	Profile    string      `json:"profile,omitempty"`
 	Components []Component `json:"components"`
 	// CPU is a quota in cores that the components have together; 0 is none.
-	CPU      float64 `json:"cpu,omitempty"`
-	AuditLog string  `json:"auditLog,omitempty"`
+	CPU float64 `json:"cpu,omitempty"`
+	// RequestLog is a file with a line about each request that the API server
+	// served, in the form of audit.k8s.io/v1: the server's own log of them, or an
+	// audit log where its program has none.
+	RequestLog string `json:"requestLog,omitempty"`
 	// Kubeconfigs by identity. For an existing cluster all are the user's own.
 	Kubeconfigs Kubeconfigs `json:"kubeconfigs"`
 	// ClientCert, ClientKey and CA are the files with which the metrics and

@@ -87,7 +87,7 @@ func TestRealControlPlane(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	g := collect.Start(t.Context(), w, process.New(co), logs.New(lo), requests.New(requests.Options{Path: cp.AuditLog, FromStart: true}), m, pr, ob)
+	g := collect.Start(t.Context(), w, process.New(co), logs.New(lo), requests.New(requests.Options{Path: cp.RequestLog, FromStart: true}), m, pr, ob)
 	ctx := g.Context()
 	if err := ob.Ready(ctx); err != nil {
 		t.Fatal(err)

@@ -378,7 +378,7 @@ func (v *View) checkRequests() {
 		}
 	}
 	if float64(bindings) < 0.98*float64(bound) {
-		v.Warnings = append(v.Warnings, fmt.Sprintf("the audit log holds %d bindings of the %d that the watch saw; it has holes and is not used", bindings, bound))
+		v.Warnings = append(v.Warnings, fmt.Sprintf("the log of requests holds %d bindings of the %d that the watch saw; it has holes and is not used", bindings, bound))
 		v.HasRequests, v.Requests, v.RestRequests = false, nil, nil
 	}
 }
@@ -410,6 +410,7 @@ func thinRequest(r *record.Request) {
 	if !isStatusReport(r) && harnessAgent(r.UserAgent) {
 		r.User, r.URI, r.Group, r.Name, r.Namespace = "", "", "", "", ""
 	}
+	r.ServerMicros, r.EtcdMicros, r.QueueMicros, r.WebhookMicros, r.ResponseBytes = -1, -1, -1, -1, -1
 	const grain = 100
 	took := (r.DoneMicros - r.ReceivedMicros + grain - 1) / grain * grain
 	r.ReceivedMicros -= r.ReceivedMicros % grain

@@ -58,7 +58,7 @@ func (s *session) startCollectors(ctx context.Context) (asking, reading *collect
 		mo = metrics.Options{Interval: s.scrapeInterval(), Full: level == experiment.LevelFull}
 		po profile.Options
 		lo logs.Options
-		ro = requests.Options{Path: cmp.Or(s.o.AuditLog, s.plane.AuditLog), FromStart: fromStart && s.o.AuditLog == "", ServerLog: s.o.ServerLog}
+		ro = requests.Options{Path: cmp.Or(s.o.AuditLog, s.plane.RequestLog), FromStart: fromStart && s.o.AuditLog == "", ServerLog: s.o.ServerLog}
 		co process.Options
 	)
 	if s.plane.Kind == cluster.KindLab {

@@ -24,6 +24,7 @@ var rules = []rule{
 		"^runtime.sysmon", "^runtime.procyield", "^runtime.casgstatus", "^runtime.newproc", "^runtime.goschedImpl", "^runtime.selectgo", "^runtime.chan", "^runtime.send", "^runtime.recv", "^runtime.(*timer", "^runtime.sema", "^runtime.globrunq",
 		"^runtime.exitsyscall", "^runtime.entersyscall", "^runtime.reentersyscall", "^runtime.goexit0", "^runtime.gosched", "^runtime.asyncPreempt", "^runtime.morestack", "^runtime.newstack", "^runtime.copystack", "^sync.", "^internal/sync."}},
 	{"admission", []string{"^k8s.io/apiserver/pkg/admission", "/plugin/pkg/admission/", "/pkg/admission/"}},
+	{"log of requests", []string{"kubedyno/lab/requestlog."}},
 	{"audit", []string{"^k8s.io/apiserver/pkg/audit", "^k8s.io/apiserver/plugin/pkg/audit", "endpoints/filters.WithAudit", "^k8s.io/apiserver/pkg/endpoints/filters.(*auditResponseWriter)"}},
 	{"authentication and authorization", []string{"/authentication/", "/authorization/", "/authorizer/", "/auth/authorizer", "filters.WithAuthorization", "filters.WithAuthentication", "/rbac"}},
 	{"priority and fairness", []string{"/flowcontrol", "filters.WithPriorityAndFairness", "filters.(*priorityAndFairnessHandler)"}},

@@ -45,6 +45,7 @@ var pathRules = []path{
 	{PathMetrics, []string{"promhttp.", "prometheus.(*Registry).Gather"}},
 	{PathRegister, []string{"prometheus.(*Registry).Register", "component-base/metrics.(*kubeRegistry).", "collectors.NewGoCollector", "collectors.NewProcessCollector"}},
 	{PathLogging, []string{"k8s.io/klog", "server/httplog.(*respLogger).Log", "go.uber.org/zap."}},
+	{"log of requests", []string{"requestlog.(*answer).line", "requestlog.(*Log).put", "requestlog.(*Log).flush", "requestlog.nameIn"}},
 	{PathAudit, []string{"apiserver/pkg/audit.", "apiserver/plugin/pkg/audit/", "filters.evaluatePolicyAndCreateAuditEvent", "filters.(*auditResponseWriter).processCode"}},
 	{PathOpenAPI, []string{"kube-openapi/pkg/builder", "kube-openapi/pkg/aggregator", "apiextensions-apiserver/pkg/controller/openapi"}},
 	{PathAuthz, []string{"rbac.(*RBACAuthorizer).Authorize", "node.(*NodeAuthorizer).Authorize", "authorizer/webhook.(*WebhookAuthorizer)"}},

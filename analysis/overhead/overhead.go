@@ -226,6 +226,10 @@ var causes = []struct{ prefix, collector string }{
 	{"k8s.io/apiserver/pkg/audit.", "requests"},
 	{"k8s.io/apiserver/pkg/audit/", "requests"},
 	{"k8s.io/apiserver/plugin/pkg/audit/", "requests"},
+	{"github.com/kubedyno/kubedyno/lab/requestlog.(*answer).line", "requests"},
+	{"github.com/kubedyno/kubedyno/lab/requestlog.(*Log).put", "requests"},
+	{"github.com/kubedyno/kubedyno/lab/requestlog.(*Log).flush", "requests"},
+	{"github.com/kubedyno/kubedyno/lab/requestlog.nameIn", "requests"},
 }
 
 // programs are our programs inside the kernel, by the ends of their names.

@@ -45,7 +45,8 @@ type Row struct {
 	P99Millis     float64 // nearest rank; -1 below 100 requests
 	LongestMillis float64
 	// EtcdSeconds, QueueSeconds and WebhookSeconds are over the Layered
-	// requests of which the server told them, those over 500 ms.
+	// requests of which the server told them: all of a lab's log of requests, of
+	// an audit log those over 500 ms.
 	Layered        int64
 	EtcdSeconds    float64
 	QueueSeconds   float64

@@ -58,6 +58,15 @@ const (
 
 //go:generate go test . -run TestProfilesDoc -update
 
+// auditing is what an API server gets that writes no log of requests itself: a
+// program of the user's own.
+var auditing = []Flag{
+	{APIServer, "audit-log-path", "${dir}/audit.log", SourceObservation, "when each request came and went, and who sent it"},
+	{APIServer, "audit-policy-file", "${dir}/audit-policy.yaml", SourceObservation, "level Metadata, without the stage RequestReceived: no bodies are kept"},
+	{APIServer, "audit-log-mode", "batch", SourceObservation, "requests do not wait for the log; events lost to a full buffer are counted in apiserver_audit_error_total"},
+	{APIServer, "audit-log-maxsize", "0", SourceObservation, "never rotated: the log is read while it is written"},
+}
+
 // stock is the flags of kubeadm v1.36.3 for `kubeadm init` without a
 // configuration file, and the short list of what is added to them. Places are
 // below cmd/kubeadm/app/phases in k8s.io/kubernetes.
@@ -112,10 +121,6 @@ var stock = []Flag{
 	{APIServer, "authorization-mode", "Node,RBAC", SourceKubeadm, "controlplane/manifests.go:254"},
 	{APIServer, "bind-address", "127.0.0.1", SourcePrivate, "nothing outside this machine reaches the lab"},
 	{APIServer, "anonymous-auth", "false", SourcePrivate, "other users of this machine are not let in; kubeadm needs it for its probes"},
-	{APIServer, "audit-log-path", "${dir}/audit.log", SourceObservation, "when each request came and went, and who sent it"},
-	{APIServer, "audit-policy-file", "${dir}/audit-policy.yaml", SourceObservation, "level Metadata, without the stage RequestReceived: no bodies are kept"},
-	{APIServer, "audit-log-mode", "batch", SourceObservation, "requests do not wait for the log; events lost to a full buffer are counted in apiserver_audit_error_total"},
-	{APIServer, "audit-log-maxsize", "0", SourceObservation, "never rotated: the log is read while it is written"},
 
 	{ControllerManager, "bind-address", "127.0.0.1", SourceKubeadm, "controlplane/manifests.go:327"},
 	{ControllerManager, "leader-elect", "true", SourceKubeadm, "controlplane/manifests.go:328"},
@@ -199,6 +204,7 @@ func ProfilesMarkdown() string {
 
 A lab's components run with exactly these flags; ` + "`--set <component>.args.<flag>=<value>`" + ` changes one, ` + "`null`" + ` as value removes it.
 What is not listed has the component's own default: client limits, API Priority and Fairness (on), contention profiling, log level.
+The API server also writes a log of the requests that it served (see collectors.md, requests).
 
 ` + "`kubeadm`" + ` is what ` + "`kubeadm init`" + ` of Kubernetes v1.36.3 sets without a configuration file; places are below ` + "`cmd/kubeadm/app/phases`" + `.
 Paths and ports are the lab's own. ` + "`private`" + ` is what a control plane for one user on loopback needs, ` + "`observation`" + ` what it takes to see.

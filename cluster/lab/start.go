@@ -41,6 +41,9 @@ var portNames = []string{
 	"kube-controller-manager-port", "kube-scheduler-port",
 }
 
+// versionTimeout bounds the question what a program is.
+const versionTimeout = 10 * time.Second
+
 // portAttempts is how often ports are chosen: once, and twice again when
 // somebody took one in between.
 const portAttempts = 3
@@ -67,9 +70,26 @@ func (k *keeper) start(ctx context.Context, abort context.CancelCauseFunc) error
 		version, err = askVersion(ctx, k.cfg.Lab)
 		return err
 	})
-	g.Go(func() error { return os.WriteFile(filepath.Join(dir, "audit-policy.yaml"), []byte(auditPolicy), 0o600) })
+	own := k.cfg.Overrides[APIServer].Binary
+	var notes string // the variable by which a program of the user's own logs requests
+	g.Go(func() error {
+		if own != "" {
+			// A program that is not one of ours has no such variable.
+			v, _ := askVersion(ctx, own)
+			notes = v.RequestLog
+		}
+		return nil
+	})
 	if err := g.Wait(); err != nil {
 		return err
+	}
+	if own != "" {
+		version.RequestLog = notes
+	}
+	if version.RequestLog == "" {
+		if err := os.WriteFile(filepath.Join(dir, "audit-policy.yaml"), []byte(auditPolicy), 0o600); err != nil {
+			return err
+		}
 	}
 
 	for attempt := 1; ; attempt++ {
@@ -155,10 +175,13 @@ func (k *keeper) join(name string) (dirs []string, stat string, err error) {
 	return dirs, stat, nil
 }
 
-// labVersion is what kubedyno-lab says of itself.
-type labVersion struct{ Kubernetes, Etcd string }
+// labVersion is what kubedyno-lab says of itself. RequestLog is the environment
+// variable that names the file of the API server's log of requests.
+type labVersion struct{ Kubernetes, Etcd, RequestLog string }
 
 func askVersion(ctx context.Context, path string) (labVersion, error) {
+	ctx, cancel := context.WithTimeout(ctx, versionTimeout)
+	defer cancel()
 	var v labVersion
 	cmd := exec.CommandContext(ctx, path, "version", "-o", "json")
 	cmd.Args[0] = LabBinary
@@ -182,6 +205,10 @@ type plan struct {
 
 func (k *keeper) plan(ids *pki, version labVersion) (*plan, error) {
 	dir := k.state.Dir
+	requests := "requests.log"
+	if version.RequestLog == "" {
+		requests = "audit.log"
+	}
 	ports, err := k.ports(portNames)
 	if err != nil {
 		return nil, err
@@ -206,7 +233,7 @@ func (k *keeper) plan(ids *pki, version labVersion) (*plan, error) {
 		cp: &cluster.ControlPlane{
 			Kind: cluster.KindLab, Name: k.state.Name, Server: url["api-port"],
 			Version: version.Kubernetes, Profile: k.state.Profile, CPU: k.cfg.CPU,
-			AuditLog: file("audit.log"),
+			RequestLog: file(requests),
 			Kubeconfigs: cluster.Kubeconfigs{
 				Admin: file("kubeconfig", "admin"), Load: file("kubeconfig", "load"), Collect: file("kubeconfig", "collect"),
 			},
@@ -222,6 +249,9 @@ func (k *keeper) plan(ids *pki, version labVersion) (*plan, error) {
 	flags, err := ProfileFlags(k.state.Profile)
 	if err != nil {
 		return nil, err
+	}
+	if version.RequestLog == "" {
+		flags = slices.Concat(flags, auditing)
 	}
 	proxied, err := k.lengthenWay(vars["etcd-client-port"])
 	if err != nil {
@@ -262,8 +292,15 @@ func (k *keeper) plan(ids *pki, version labVersion) (*plan, error) {
 		if o.Binary != "" {
 			binary, c.version = o.Binary, ""
 		}
+		env := maps.Clone(o.Env)
+		if c.name == APIServer && version.RequestLog != "" {
+			if env == nil {
+				env = map[string]string{}
+			}
+			env[version.RequestLog] = p.cp.RequestLog
+		}
 		p.children[c.name] = childConfig{SyncDelay: o.SyncDelay, Config: proc.Config{
-			Name: c.name, Path: binary, Argv0: c.name, Args: args, Env: childEnv(o.Env), Dir: dir,
+			Name: c.name, Path: binary, Argv0: c.name, Args: args, Env: childEnv(env), Dir: dir,
 			LogFile: file("logs", c.name+".log"), Cgroups: dirs, Grace: c.grace,
 			Ready: asks(client, c.metrics+c.ready), Files: o.Files,
 		}}

@@ -17,7 +17,6 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/kubedyno/kubedyno/cluster"
-	"github.com/kubedyno/kubedyno/cluster/lab"
 	"github.com/kubedyno/kubedyno/hollow"
 )
 
@@ -33,8 +32,7 @@ const batch = 20
 //	go test ./cluster/realnode -run '^$' -bench . -benchtime 7x
 func BenchmarkHollowAgainstReal(b *testing.B) {
 	needNode(b)
-	wait := "1s" // so that the audit log is complete when it is read
-	cp, client := startLab(b, map[string]lab.Override{lab.APIServer: {Args: map[string]*string{"audit-log-batch-max-wait": &wait}}})
+	cp, client := startLab(b, nil)
 	meters := map[string]*meter{}
 	through := func(name string) string {
 		m, server := newMeter(b, cp.Server)
@@ -93,7 +91,7 @@ var costNames = [4]string{"requests", "watches", "bytes", "control-plane-ms"}
 func lives(b *testing.B, cp *cluster.ControlPlane, client kubernetes.Interface, node string, m *meter) (c cost) {
 	b.Helper()
 	const still = 5 * time.Second
-	time.Sleep(2 * time.Second) // the audit log of what was before
+	time.Sleep(2 * time.Second) // the log of requests of what was before
 	idle := controlPlaneCPU(b, cp)
 	idleBytes := m.bytes.Load()
 	time.Sleep(still)
@@ -101,7 +99,7 @@ func lives(b *testing.B, cp *cluster.ControlPlane, client kubernetes.Interface, 
 	idlePerSecond := float64(m.bytes.Load()-idleBytes) / still.Seconds()
 
 	about := func() (requests, watches float64) {
-		for _, e := range asked(b, cp.AuditLog, node) {
+		for _, e := range asked(b, cp.RequestLog, node) {
 			switch e.ObjectRef.Resource {
 			case "pods", "events", "configmaps", "secrets", "serviceaccounts":
 				requests++

@@ -31,7 +31,7 @@ func TestHollowSpeaksKubelet(t *testing.T) {
 	if err := json.Unmarshal(b, &real); err != nil {
 		t.Fatal(err)
 	}
-	cp, client := startListeningLab(t)
+	cp, client, audit := startListeningLab(t)
 	startHollow(t, cp, func(c *hollow.Config) {
 		// So slow that no status is overtaken by the next on a busy machine.
 		c.StartDelay = hollow.Delay{Distribution: "constant", Median: 1.5}
@@ -43,8 +43,8 @@ func TestHollowSpeaksKubelet(t *testing.T) {
 	const passes = 3
 	var unknown []string
 	for pass := range passes {
-		lives := liveAll(t, client, cp.AuditLog, "hollow-0")
-		now := differences(t, &real, &recording{Lives: lives, Node: nodeRequests(asked(t, cp.AuditLog, "hollow-0"))})
+		lives := liveAll(t, client, audit, "hollow-0")
+		now := differences(t, &real, &recording{Lives: lives, Node: nodeRequests(asked(t, audit, "hollow-0"))})
 		now = slices.DeleteFunc(now, func(name string) bool {
 			for i, d := range remaining {
 				if regexp.MustCompile("^(?:" + d.pattern + ")$").MatchString(name) {

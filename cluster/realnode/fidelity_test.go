@@ -40,15 +40,21 @@ rules:
 - level: None
 `
 
-// startListeningLab starts a control plane whose audit log is complete at any time.
-func startListeningLab(t testing.TB) (*cluster.ControlPlane, kubernetes.Interface) {
+// startListeningLab starts a control plane with an audit log that holds bodies and
+// is complete at any time.
+func startListeningLab(t testing.TB) (cp *cluster.ControlPlane, client kubernetes.Interface, audit string) {
 	t.Helper()
-	policy := filepath.Join(t.TempDir(), "policy.yaml")
+	dir := t.TempDir()
+	policy := filepath.Join(dir, "policy.yaml")
+	audit = filepath.Join(dir, "audit.log")
 	if err := os.WriteFile(policy, []byte(nodesPolicy), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	mode := "blocking"
-	return startLab(t, map[string]lab.Override{lab.APIServer: {Args: map[string]*string{"audit-policy-file": &policy, "audit-log-mode": &mode}}})
+	cp, client = startLab(t, map[string]lab.Override{lab.APIServer: {Args: map[string]*string{
+		"audit-log-path": &audit, "audit-policy-file": &policy, "audit-log-mode": &mode,
+	}}})
+	return cp, client, audit
 }
 
 // auditEvent is what we read of an audit event.
@@ -341,7 +347,7 @@ func TestRecord(t *testing.T) {
 		t.Skip("records only with -update")
 	}
 	needNode(t)
-	cp, client := startListeningLab(t)
+	cp, client, audit := startListeningLab(t)
 	n := startNode(t, nodeConfig(t, cp, "real-0"))
 	object, err := client.CoreV1().Nodes().Get(t.Context(), "real-0", metav1.GetOptions{})
 	if err != nil {
@@ -349,9 +355,9 @@ func TestRecord(t *testing.T) {
 	}
 	rec := recording{
 		Kubernetes: object.Status.NodeInfo.KubeletVersion, Runtime: object.Status.NodeInfo.ContainerRuntimeVersion,
-		Lives: liveAll(t, client, cp.AuditLog, "real-0"),
+		Lives: liveAll(t, client, audit, "real-0"),
 	}
-	rec.Node = nodeRequests(asked(t, cp.AuditLog, "real-0"))
+	rec.Node = nodeRequests(asked(t, audit, "real-0"))
 	if err := n.Stop(t.Context()); err != nil {
 		t.Error(err)
 	}
@@ -366,7 +372,7 @@ func TestRecord(t *testing.T) {
 		t.Fatal(err)
 	}
 	if keep := os.Getenv("KEEP_AUDIT"); keep != "" {
-		b, _ := os.ReadFile(cp.AuditLog)
+		b, _ := os.ReadFile(audit)
 		_ = os.WriteFile(keep, b, 0o600)
 	}
 }

@@ -1,5 +1,5 @@
-// Package requests records who asked the API server for what: from its audit
-// log, or from what a cluster without one has: the server's own log at -v=3
+// Package requests records who asked the API server for what: from a lab's log
+// of requests, from an audit log, or from what a cluster without one has: the server's own log at -v=3
 // and above, or samples of the requests in its priority-and-fairness filter.
 //
 // Start with New.
@@ -35,8 +35,9 @@ const (
 // is there is used: Path, then ServerLog, then DumpURL. Each row says which in
 // its source column.
 type Options struct {
-	// Path of the audit log, JSON lines of audit.k8s.io/v1 at level Metadata
-	// or above (--audit-log-path, with --audit-log-format=json). It must be a
+	// Path of a lab's log of requests, or of an audit log, JSON lines of
+	// audit.k8s.io/v1 at level Metadata or above (--audit-log-path, with
+	// --audit-log-format=json). It must be a
 	// file that this process can read: on an existing cluster, run kubedyno on
 	// the control plane's machine, or mount the log there.
 	Path string
@@ -246,9 +247,10 @@ func (c *Collector) follow(ctx context.Context, w sink) (record.Observer, error)
 		notes = append(notes, logLimits)
 		w.Gap(record.Gap{Collector: c.Name(), Subject: "source", Reason: logLimits})
 	} else {
-		notes = append(notes, fmt.Sprintf("%d requests still open", len(open)),
-			"sizes of answers are not in an audit log",
-			"dropped events: see apiserver_audit_error_total")
+		notes = append(notes, fmt.Sprintf("%d requests still open", len(open)))
+		if !f.own {
+			notes = append(notes, "sizes of answers are not in an audit log", "dropped events: see apiserver_audit_error_total")
+		}
 	}
 	if f.bad > 0 {
 		notes = append(notes, fmt.Sprintf("%d lines could not be parsed", f.bad))
@@ -277,6 +279,7 @@ type follower struct {
 	rows, bad int64
 	firstBad  string
 	broken    bool // the line is in pieces
+	own       bool // it is a lab's log of requests
 }
 
 func (f *follower) event(text []byte) {
@@ -286,6 +289,7 @@ func (f *follower) event(text []byte) {
 	case err != nil:
 		f.failed(err)
 	case done:
+		f.own = f.own || row.Source == audit.SourceRequests
 		f.w.Request(row)
 		f.rows++
 	}

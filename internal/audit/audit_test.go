@@ -110,6 +110,27 @@ func TestEvents(t *testing.T) {
 	}
 }
 
+// A lab's log of requests tells the size of each answer, which of a watch that
+// is open is not known.
+func TestLogOfRequests(t *testing.T) {
+	sized := func(line string) []byte {
+		return []byte(strings.TrimSuffix(line, "}") + `,"annotations":{"kubedyno.io/response-bytes":"345","apiserver.latency.k8s.io/total":"1200us"}}`)
+	}
+	var e Events
+	if row, done, err := e.Line(sized(list)); err != nil || !done || row.ResponseBytes != 345 || row.ServerMicros != 1200 || row.EtcdMicros != 0 || row.Source != SourceRequests {
+		t.Errorf("%+v, %v, %v", row, done, err)
+	}
+	if _, done, err := e.Line(sized(fmt.Sprintf(watch, 1, "ResponseStarted"))); done || err != nil {
+		t.Error(done, err)
+	}
+	if open := e.Open(); len(open) != 1 || open[0].ResponseBytes != -1 || open[0].Source != SourceRequests {
+		t.Errorf("%+v", open)
+	}
+	if _, _, err := e.Line([]byte(strings.ReplaceAll(string(sized(list)), "345", "-1"))); err == nil {
+		t.Error("a negative size is taken")
+	}
+}
+
 // Lines as server/httplog/httplog.go:258-296 of apiserver v0.36.3 writes them,
 // with what filters/priority-and-fairness.go:119-137 and
 // endpoints/filterlatency/filterlatency.go:70 add.

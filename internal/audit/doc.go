@@ -1,6 +1,6 @@
 // Package audit decodes what an API server writes about the requests it
-// served: events of its audit log, and the HTTP lines that it logs at -v=3 and
-// above. Collectors follow such files while they grow, analyses read them
+// served: events of its audit log, or of a lab's log of requests, which has the
+// same form, and the HTTP lines that it logs at -v=3 and above. Collectors follow such files while they grow, analyses read them
 // whole; both get rows of a recording's requests table.
 //
 // Start with Events, then HTTPLine.
@@ -8,7 +8,8 @@ package audit
 
 // Where a row comes from: values of record.Request.Source.
 const (
-	SourceAudit = "audit"
-	SourceLog   = "log"
-	SourceDump  = "apf-dump"
+	SourceRequests = "request-log"
+	SourceAudit    = "audit"
+	SourceLog      = "log"
+	SourceDump     = "apf-dump"
 )

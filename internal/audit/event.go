@@ -105,7 +105,7 @@ func (d *Decoder) Decode(line []byte) (e Event, err error) {
 		case "stageTimestamp":
 			e.Row.DoneMicros, err = d.time()
 		case "annotations":
-			return d.object(func(key []byte) error { return d.annotation(key, &l) })
+			return d.object(func(key []byte) error { return d.annotation(key, &l, &e.Row) })
 		default:
 			return d.skip()
 		}
@@ -133,7 +133,8 @@ func (d *Decoder) Decode(line []byte) (e Event, err error) {
 }
 
 // latencies are what the API server adds to the events of requests that took
-// longer than 500 ms (apiserver's endpoints/filters/audit.go).
+// longer than 500 ms (apiserver's endpoints/filters/audit.go), and its log of
+// requests to all.
 type latencies struct {
 	known                        bool // there was a total
 	total, etcd, queue, webhooks time.Duration
@@ -142,7 +143,22 @@ type latencies struct {
 // latencyPrefix begins the keys of its annotations.
 const latencyPrefix = "apiserver.latency.k8s.io/"
 
-func (d *Decoder) annotation(key []byte, l *latencies) error {
+// bytesKey is the annotation that a lab's log of requests has beside those of an
+// audit log.
+const bytesKey = "kubedyno.io/response-bytes"
+
+func (d *Decoder) annotation(key []byte, l *latencies, r *record.Request) error {
+	if string(key) == bytesKey {
+		s, err := d.str()
+		if err != nil {
+			return err
+		}
+		if r.ResponseBytes, err = strconv.ParseInt(string(s), 10, 64); err != nil || r.ResponseBytes < 0 {
+			return errEvent
+		}
+		r.Source = SourceRequests
+		return nil
+	}
 	layer, ok := bytes.CutPrefix(key, []byte(latencyPrefix))
 	if !ok {
 		return d.skip()

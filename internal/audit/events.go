@@ -41,7 +41,7 @@ func (e *Events) Line(line []byte) (row record.Request, done bool, err error) {
 			e.Forgotten++
 			return record.Request{}, false, nil
 		}
-		event.Row.DoneMicros = 0
+		event.Row.DoneMicros, event.Row.ResponseBytes = 0, -1
 		e.open[string(event.ID)] = event.Row
 	case "Panic":
 		e.Panics++

@@ -222,7 +222,7 @@ type requestRow struct {
 	P50Millis      float64 `json:"p50Milliseconds"` // -1 unknown
 	P99Millis      float64 `json:"p99Milliseconds"` // -1 below 100 requests
 	LongestMillis  float64 `json:"longestMilliseconds"`
-	Layered        int64   `json:"layered"` // requests over 500 ms, of which the next three are known
+	Layered        int64   `json:"layered"` // requests of which the next three are known: all of a lab's, those above 500 ms of an audit log
 	EtcdSeconds    float64 `json:"etcdSeconds"`
 	QueueSeconds   float64 `json:"queueSeconds"`
 	WebhookSeconds float64 `json:"webhookSeconds"`
@@ -261,6 +261,14 @@ func (f *requestFlags) table(src *requestSource) (*textTable, []string, error) {
 	}
 	rows := a.Rows(f.order)
 	sized := slices.ContainsFunc(rows, func(r requests.Row) bool { return r.Sized > 0 })
+	// Of an audit log only slow requests are known by their parts, which tells
+	// nothing of a row's.
+	var parts []part
+	for _, p := range requestParts {
+		if slices.ContainsFunc(rows, func(r requests.Row) bool { return knownByParts(r) && p.seconds(r) > 0 }) {
+			parts = append(parts, p)
+		}
+	}
 	t := &textTable{}
 	for _, name := range f.by {
 		title, ok := columnTitles[name]
@@ -270,6 +278,9 @@ func (f *requestFlags) table(src *requestSource) (*textTable, []string, error) {
 		t.header = append(t.header, title)
 	}
 	t.header = append(t.header, "COUNT", "/POD", "ERRORS", "409", "429", "SECONDS", "SHARE", "MEAN ms", "P50 ms", "P99 ms", "MAX ms")
+	for _, p := range parts {
+		t.header = append(t.header, p.title)
+	}
 	if sized {
 		t.header = append(t.header, "BYTES")
 	}
@@ -302,12 +313,36 @@ func (f *requestFlags) table(src *requestSource) (*textTable, []string, error) {
 		}
 		cells = append(cells, fmt.Sprint(r.Count), perPod, fmt.Sprint(r.Errors), fmt.Sprint(r.Conflicts), fmt.Sprint(r.Throttled),
 			fmt.Sprintf("%.2f", r.Seconds), share, millis(r.MeanMillis), millis(r.P50Millis), millis(r.P99Millis), millis(r.LongestMillis))
+		for _, p := range parts {
+			cell := "–"
+			if knownByParts(r) && r.Seconds > 0 {
+				cell = fmt.Sprintf("%.0f %%", 100*min(1, p.seconds(r)/r.Seconds))
+			}
+			cells = append(cells, cell)
+		}
 		if sized {
 			cells = append(cells, fmt.Sprint(out.Bytes))
 		}
 		t.add(out, cells...)
 	}
 	return t, append([]string{f.summary(src, a, pods)}, append(notes, losses(src)...)...), nil
+}
+
+// A part is what of requests' time was spent in one place.
+type part struct {
+	title   string
+	seconds func(requests.Row) float64
+}
+
+var requestParts = []part{
+	{"IN ETCD", func(r requests.Row) float64 { return r.EtcdSeconds }},
+	{"QUEUED", func(r requests.Row) float64 { return r.QueueSeconds }},
+	{"WEBHOOKS", func(r requests.Row) float64 { return r.WebhookSeconds }},
+}
+
+// knownByParts says whether the server told the parts of a row's requests.
+func knownByParts(r requests.Row) bool {
+	return !r.Long && r.Count > 0 && float64(r.Layered) >= 0.99*float64(r.Count)
 }
 
 func (f *requestFlags) summary(src *requestSource, a *requests.Aggregator, pods int64) string {
@@ -342,7 +377,7 @@ func losses(src *requestSource) []string {
 		}
 	}
 	d, err := requests.AuditLosses(src.rec, src.in)
-	if err == nil {
+	if err == nil && d.Events > 0 {
 		notes = append(notes, fmt.Sprintf("audit events: %.0f, of which %.0f were not written (apiserver_audit_error_total)", d.Events, d.Lost))
 	}
 	return notes

@@ -35,7 +35,6 @@ import (
 	"k8s.io/component-base/version"
 	kubectl "k8s.io/kubectl/pkg/cmd"
 	kubectlutil "k8s.io/kubectl/pkg/cmd/util"
-	apiserver "k8s.io/kubernetes/cmd/kube-apiserver/app"
 	controllermanager "k8s.io/kubernetes/cmd/kube-controller-manager/app"
 	proxy "k8s.io/kubernetes/cmd/kube-proxy/app"
 	scheduler "k8s.io/kubernetes/cmd/kube-scheduler/app"
@@ -51,7 +50,7 @@ var components = []struct {
 	run  func(argv []string) int
 }{
 	{"etcd", func(argv []string) int { etcdmain.Main(argv); return 0 }},
-	{"kube-apiserver", command(apiserver.NewAPIServerCommand)},
+	{"kube-apiserver", command(newAPIServerCommand)},
 	{"kube-controller-manager", command(controllermanager.NewControllerManagerCommand)},
 	{"kube-scheduler", command(func() *cobra.Command { return scheduler.NewSchedulerCommand() })},
 	{"kubelet", command(func() *cobra.Command { return kubelet.NewKubeletCommand(context.Background()) })},
@@ -129,6 +128,8 @@ type versions struct {
 	Etcd       string `json:"etcd"`
 	Go         string `json:"go"`
 	Platform   string `json:"platform"`
+	// RequestLog is the variable that names the file of the API server's request log.
+	RequestLog string `json:"requestLog"`
 }
 
 func printVersion(args []string, stdout, stderr io.Writer) int {
@@ -140,6 +141,7 @@ func printVersion(args []string, stdout, stderr io.Writer) int {
 		Etcd:       "v" + etcdversion.Version,
 		Go:         runtime.Version(),
 		Platform:   k.Platform,
+		RequestLog: requestLogEnv,
 	}
 	switch strings.Join(args, " ") {
 	case "":

@@ -1,0 +1,332 @@
+// Package requestlog has an API server write a line about each request that it
+// served, in the form of an audit event (audit.k8s.io/v1, level Metadata) and at
+// a small part of an audit log's cost: Kubernetes 1.36 encodes the object of
+// each request for its audit log, though at that level nothing of it is kept.
+//
+// A line says more than an audit event: the server's own clocks for every
+// request, where an audit log has them for those above half a second; the size
+// of the answer; and the name that the server gave to what it created.
+//
+// Start with New.
+package requestlog
+
+import (
+	"bufio"
+	"io"
+	"net"
+	"net/http"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"k8s.io/apiserver/pkg/authentication/authenticator"
+	"k8s.io/apiserver/pkg/endpoints/request"
+	"k8s.io/apiserver/pkg/endpoints/responsewriter"
+)
+
+const (
+	// flushAfter is how long a line may wait to be written.
+	flushAfter = 100 * time.Millisecond
+	// flushAt bytes are written at once, and more than maxKept are not kept
+	// while writing fails.
+	flushAt = 256 << 10
+	maxKept = 16 << 20
+)
+
+// A Log writes lines. Its methods wrap the parts of an API server's handler
+// chain that know what a line says.
+type Log struct {
+	longRunning request.LongRunningRequestCheck
+	now         func() time.Time
+	last        atomic.Uint64 // number of a request that has no audit ID
+
+	mu      sync.Mutex
+	w       io.Writer
+	pending []byte
+	armed   bool // a flush will come
+	lost    int64
+	err     error // the last failure to write
+}
+
+// New returns a log that writes to w. longRunning tells watches and the like,
+// which get a line when their answer begins, too.
+func New(w io.Writer, longRunning request.LongRunningRequestCheck) *Log {
+	return &Log{w: w, longRunning: longRunning, now: time.Now}
+}
+
+// Close writes what was not written yet. It reports how many lines were lost and
+// why, which is nil where none were.
+func (l *Log) Close() (lost int64, err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.flush()
+	if n := len(l.pending); n > 0 {
+		l.lost++ // at the least
+		l.pending = nil
+	}
+	if l.lost == 0 {
+		return 0, nil
+	}
+	return l.lost, l.err
+}
+
+// put adds a line.
+func (l *Log) put(line []byte) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.pending)+len(line) > maxKept {
+		l.lost++
+		return
+	}
+	l.pending = append(l.pending, line...)
+	switch {
+	case len(l.pending) >= flushAt && l.err == nil:
+		l.flush()
+	case !l.armed:
+		l.armed = true
+		time.AfterFunc(flushAfter, func() {
+			l.mu.Lock()
+			defer l.mu.Unlock()
+			l.armed = false
+			l.flush()
+		})
+	}
+}
+
+// flush writes what is pending; what cannot be written waits for the next line.
+func (l *Log) flush() {
+	if len(l.pending) == 0 {
+		return
+	}
+	n, err := l.w.Write(l.pending)
+	l.pending = l.pending[:copy(l.pending, l.pending[n:])]
+	l.err = err
+}
+
+// asked is what is known of a request while it is served. The chain may give a
+// request up and answer for it while its handler still runs, so what handlers
+// set is set at once or not at all.
+type asked struct {
+	info     atomic.Pointer[request.RequestInfo]
+	user     atomic.Pointer[string]
+	trackers atomic.Pointer[request.LatencyTrackers]
+}
+
+type askedKey struct{}
+
+func askedOf(req *http.Request) *asked {
+	a, _ := req.Context().Value(askedKey{}).(*asked)
+	return a
+}
+
+// Resolver notes what a request is about.
+func (l *Log) Resolver(inner request.RequestInfoResolver) request.RequestInfoResolver {
+	return resolver{inner}
+}
+
+type resolver struct{ inner request.RequestInfoResolver }
+
+func (r resolver) NewRequestInfo(req *http.Request) (*request.RequestInfo, error) {
+	info, err := r.inner.NewRequestInfo(req)
+	if a := askedOf(req); a != nil && info != nil {
+		a.info.Store(info)
+	}
+	return info, err
+}
+
+// Authenticator notes who asks, and where the server keeps this request's clocks.
+func (l *Log) Authenticator(inner authenticator.Request) authenticator.Request {
+	return authenticator.RequestFunc(func(req *http.Request) (*authenticator.Response, bool, error) {
+		response, ok, err := inner.AuthenticateRequest(req)
+		if a := askedOf(req); a != nil {
+			if ok && response != nil && response.User != nil {
+				name := response.User.GetName()
+				a.user.Store(&name)
+			}
+			if t, ok := request.LatencyTrackersFrom(req.Context()); ok {
+				a.trackers.Store(t)
+			}
+		}
+		return response, ok, err
+	})
+}
+
+// Handler writes the lines. It belongs around the whole chain.
+func (l *Log) Handler(inner http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		a := &asked{}
+		began := l.now()
+		req = req.WithContext(request.WithValue(req.Context(), askedKey{}, a))
+		answer := &answer{ResponseWriter: w, log: l, req: req, asked: a, began: began, created: req.Method == http.MethodPost}
+		defer func() {
+			if r := recover(); r != nil {
+				defer panic(r)
+				answer.line("Panic")
+				return
+			}
+			answer.line("ResponseComplete")
+		}()
+		inner.ServeHTTP(responsewriter.WrapForHTTP1Or2(answer), req)
+	})
+}
+
+// answer watches a request's answer go by.
+type answer struct {
+	http.ResponseWriter
+	log     *Log
+	req     *http.Request
+	asked   *asked
+	began   time.Time
+	created bool // it may hold what was created, and its name
+	code    int
+	bytes   int64
+	name    string
+	id      string
+}
+
+var _ responsewriter.UserProvidedDecorator = &answer{}
+
+// Unwrap implements responsewriter.UserProvidedDecorator.
+func (a *answer) Unwrap() http.ResponseWriter { return a.ResponseWriter }
+
+// WriteHeader implements http.ResponseWriter.
+func (a *answer) WriteHeader(code int) {
+	a.starts(code)
+	a.ResponseWriter.WriteHeader(code)
+}
+
+// Write implements http.ResponseWriter.
+func (a *answer) Write(b []byte) (int, error) {
+	a.starts(http.StatusOK)
+	if a.created && a.bytes == 0 && a.code == http.StatusCreated {
+		a.name = nameIn(b)
+	}
+	n, err := a.ResponseWriter.Write(b)
+	a.bytes += int64(n)
+	return n, err
+}
+
+// Hijack implements http.Hijacker where the connection can be taken over.
+func (a *answer) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	a.starts(http.StatusSwitchingProtocols)
+	return a.ResponseWriter.(http.Hijacker).Hijack()
+}
+
+// starts notes the code, and that the answer of a watch has begun.
+func (a *answer) starts(code int) {
+	if a.code != 0 {
+		return
+	}
+	a.code = code
+	if a.isLong() {
+		a.line("ResponseStarted")
+	}
+}
+
+func (a *answer) isLong() bool {
+	info := a.asked.info.Load()
+	return info != nil && a.log.longRunning != nil && a.log.longRunning(a.req, info)
+}
+
+var lines = sync.Pool{New: func() any { b := make([]byte, 0, 2048); return &b }}
+
+// Annotations beside those of an audit log.
+const (
+	latencyPrefix = "apiserver.latency.k8s.io/"
+	bytesKey      = "kubedyno.io/response-bytes"
+)
+
+// line writes one line of the log.
+func (a *answer) line(stage string) {
+	now := a.log.now()
+	if a.id == "" { // the first filter of the chain sets it
+		if a.id = a.ResponseWriter.Header().Get("Audit-Id"); a.id == "" {
+			a.id = "no-id-" + strconv.FormatUint(a.log.last.Add(1), 10)
+		}
+	}
+	p := lines.Get().(*[]byte)
+	b := append((*p)[:0], `{"kind":"Event","apiVersion":"audit.k8s.io/v1","level":"Metadata","auditID":`...)
+	b = quoted(b, a.id)
+	b = append(append(append(b, `,"stage":"`...), stage...), `","requestURI":`...)
+	b = quoted(b, a.req.URL.RequestURI())
+	info := a.asked.info.Load()
+	b = append(b, `,"verb":`...)
+	if info != nil {
+		b = quoted(b, info.Verb)
+	} else {
+		b = quoted(b, a.req.Method)
+	}
+	b = append(b, `,"user":{`...)
+	if user := a.asked.user.Load(); user != nil {
+		b = quoted(append(b, `"username":`...), *user)
+	}
+	b = append(b, '}')
+	if agent := a.req.UserAgent(); agent != "" {
+		b = quoted(append(b, `,"userAgent":`...), agent)
+	}
+	if info != nil && info.IsResourceRequest {
+		name := info.Name
+		if name == "" {
+			name = a.name
+		}
+		b = quoted(append(b, `,"objectRef":{"resource":`...), info.Resource)
+		for _, f := range [...][2]string{
+			{"namespace", info.Namespace}, {"name", name}, {"apiGroup", info.APIGroup},
+			{"apiVersion", info.APIVersion}, {"subresource", info.Subresource},
+		} {
+			if f[1] != "" {
+				b = quoted(append(append(append(b, `,"`...), f[0]...), `":`...), f[1])
+			}
+		}
+		b = append(b, '}')
+	}
+	code := a.code
+	switch {
+	case stage == "Panic":
+		code = http.StatusInternalServerError
+	case code == 0:
+		code = http.StatusOK
+	}
+	b = strconv.AppendInt(append(b, `,"responseStatus":{"metadata":{},"code":`...), int64(code), 10)
+	b = timestamp(append(b, `},"requestReceivedTimestamp":`...), a.began)
+	b = timestamp(append(b, `,"stageTimestamp":`...), now)
+	b = append(append(append(b, `,"annotations":{"`...), bytesKey...), `":"`...)
+	b = append(strconv.AppendInt(b, a.bytes, 10), '"')
+	if stage != "ResponseStarted" && !a.isLong() {
+		b = a.latencies(b, now)
+	}
+	b = append(b, "}}\n"...)
+	a.log.put(b)
+	*p = b
+	lines.Put(p)
+}
+
+// latencies adds how long the request took, and its parts that took time.
+func (a *answer) latencies(b []byte, now time.Time) []byte {
+	b = took(b, "total", now.Sub(a.began))
+	t := a.asked.trackers.Load()
+	if t == nil {
+		return b
+	}
+	for _, part := range [...]struct {
+		name    string
+		tracker request.DurationTracker
+	}{
+		{"apf-queue-wait", t.APFQueueWaitTracker},
+		{"etcd", t.StorageTracker},
+		{"mutating-webhook", t.MutatingWebhookTracker},
+		{"validating-webhook", t.ValidatingWebhookTracker},
+	} {
+		if d := part.tracker.GetLatency(); d > 0 {
+			b = took(b, part.name, d)
+		}
+	}
+	return b
+}
+
+// took adds how long a part of a request took, as time.ParseDuration reads it.
+func took(b []byte, part string, d time.Duration) []byte {
+	b = append(append(append(append(b, `,"`...), latencyPrefix...), part...), `":"`...)
+	return append(strconv.AppendInt(b, d.Microseconds(), 10), `us"`...)
+}
