@@ -93,7 +93,7 @@ func Of(rec *record.Recording) (*Table, error) {
 		return nil, err
 	}
 	sampled := err == nil
-	seen := attribute(samples)
+	seen := attribute(samples, audits(m))
 	sent, _, err := rec.Increase("apiserver_watch_events_total", nil, record.Window{Start: m.Started, End: m.Ended})
 	if err != nil && !errors.Is(err, record.ErrMissing) {
 		return nil, err
@@ -163,7 +163,21 @@ const (
 	collectAt = module + "collect/"
 )
 
-func attribute(samples []functions.Sample) seen {
+// audits says whether an API server may have written an audit log: its command
+// line says so, or is not known. One that does not passes through the same
+// functions, for a moment each.
+func audits(m record.Meta) bool {
+	for _, c := range m.Cluster.Components {
+		if c.Name == "kube-apiserver" && len(c.Args) > 0 {
+			return slices.ContainsFunc(c.Args, func(arg string) bool {
+				return strings.HasPrefix(arg, "--audit-log-path=") || strings.HasPrefix(arg, "--audit-webhook-config-file=")
+			})
+		}
+	}
+	return true
+}
+
+func attribute(samples []functions.Sample, audited bool) seen {
 	s := seen{own: map[string]int{}, inside: map[string]map[string]int{}}
 	for _, x := range samples {
 		frames := strings.Split(x.Frames, ";")
@@ -174,7 +188,7 @@ func attribute(samples []functions.Sample) seen {
 		if x.Component == "kube-apiserver" && slices.ContainsFunc(frames, servesWatch) {
 			s.watches += x.Count
 		}
-		if by := cause(frames); by != "" {
+		if by := cause(frames, audited); by != "" {
 			if s.inside[by] == nil {
 				s.inside[by] = map[string]int{}
 			}
@@ -218,18 +232,21 @@ func servesWatch(function string) bool {
 // how their names begin. Handlers of /metrics and profiles are asked by nobody
 // else in a lab; on a cluster with a Prometheus of its own that one's scrapes
 // are in here.
-var causes = []struct{ prefix, collector string }{
-	{"github.com/prometheus/client_golang/prometheus/promhttp.", "metrics"},
-	{"net/http/pprof.", "profile"},
-	{"runtime/pprof.", "profile"},
-	{"runtime.sigprof", "profile"},
-	{"k8s.io/apiserver/pkg/audit.", "requests"},
-	{"k8s.io/apiserver/pkg/audit/", "requests"},
-	{"k8s.io/apiserver/plugin/pkg/audit/", "requests"},
-	{"github.com/kubedyno/kubedyno/lab/requestlog.(*answer).line", "requests"},
-	{"github.com/kubedyno/kubedyno/lab/requestlog.(*Log).put", "requests"},
-	{"github.com/kubedyno/kubedyno/lab/requestlog.(*Log).flush", "requests"},
-	{"github.com/kubedyno/kubedyno/lab/requestlog.nameIn", "requests"},
+var causes = []struct {
+	prefix, collector string
+	audit             bool // where the API server writes an audit log only
+}{
+	{"github.com/prometheus/client_golang/prometheus/promhttp.", "metrics", false},
+	{"net/http/pprof.", "profile", false},
+	{"runtime/pprof.", "profile", false},
+	{"runtime.sigprof", "profile", false},
+	{"k8s.io/apiserver/pkg/audit.", "requests", true},
+	{"k8s.io/apiserver/pkg/audit/", "requests", true},
+	{"k8s.io/apiserver/plugin/pkg/audit/", "requests", true},
+	{"github.com/kubedyno/kubedyno/lab/requestlog.(*answer).line", "requests", false},
+	{"github.com/kubedyno/kubedyno/lab/requestlog.(*Log).put", "requests", false},
+	{"github.com/kubedyno/kubedyno/lab/requestlog.(*Log).flush", "requests", false},
+	{"github.com/kubedyno/kubedyno/lab/requestlog.nameIn", "requests", false},
 }
 
 // programs are our programs inside the kernel, by the ends of their names.
@@ -241,7 +258,7 @@ var programs = map[string]string{
 
 // cause is the collector for which a stack of another process runs; empty
 // where it runs for itself.
-func cause(frames []string) string {
+func cause(frames []string, audited bool) string {
 	for _, f := range frames {
 		if rest, ok := strings.CutPrefix(f, "bpf_prog_"); ok {
 			rest = strings.TrimSuffix(rest, functions.KernelMark)
@@ -253,7 +270,7 @@ func cause(frames []string) string {
 			continue
 		}
 		for _, c := range causes {
-			if strings.HasPrefix(f, c.prefix) {
+			if strings.HasPrefix(f, c.prefix) && (audited || !c.audit) {
 				return c.collector
 			}
 		}

@@ -101,6 +101,32 @@ func TestEachSampleHasOneOwner(t *testing.T) {
 	}
 }
 
+// An API server without an audit log passes through the functions of one.
+func TestRequestsInside(t *testing.T) {
+	for name, c := range map[string]struct {
+		args []string
+		want float64
+	}{
+		"not known":  {nil, .10},
+		"an audit":   {[]string{"--secure-port=1", "--audit-log-path=x"}, .10},
+		"no audit":   {[]string{"--secure-port=1"}, .04},
+		"sent along": {[]string{"--audit-webhook-config-file=x"}, .10},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := record.Meta{Started: origin, Ended: origin.Add(20 * time.Second), Collectors: []record.Observer{{Name: "requests"}, {Name: "stacks", IntervalSeconds: period}}}
+			m.Cluster.Components = []record.Component{{Name: "etcd", Args: []string{"--name=x"}}, {Name: "kube-apiserver", Args: c.args}}
+			by, _ := costs(t, recordtest.Make(t, m, func(w *record.Writer) {
+				sample(w, 1, "kube-apiserver", "github.com/kubedyno/kubedyno/lab/requestlog.(*Log).Handler.func1;k8s.io/apiserver/pkg/audit.AuditContextFrom", 6)
+				sample(w, 2, "kube-apiserver", "github.com/kubedyno/kubedyno/lab/requestlog.(*Log).Handler.func1;github.com/kubedyno/kubedyno/lab/requestlog.(*answer).line;time.Time.AppendFormat", 4)
+				sample(w, 3, "kube-apiserver", "github.com/kubedyno/kubedyno/lab/requestlog.(*Log).Handler.func1;k8s.io/apiserver/pkg/endpoints/handlers.GetResource", 50)
+			}))
+			if got := by["requests"].InsideSeconds; !near(got, c.want) {
+				t.Errorf("%v CPU-s inside, want %v", got, c.want)
+			}
+		})
+	}
+}
+
 func TestWithoutSamplesUnknown(t *testing.T) {
 	rec := made(t, []record.Observer{{Name: "metrics"}, {Name: "process", CPUSeconds: 0.5}, {Name: "kubedyno", CPUSeconds: 1}}, func(w *record.Writer) {
 		at := func(s int) int64 { return origin.Add(time.Duration(s) * time.Second).UnixMicro() }
