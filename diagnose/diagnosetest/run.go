@@ -302,11 +302,10 @@ func (b *tokens) take(t float64) float64 {
 		b.at = t
 	}
 	b.have--
-	go1 := b.at
+	go1 := t // with a token left it goes at once, though another came later
 	if b.have < 0 {
-		go1 = b.at + -b.have/b.qps
+		go1 = max(t, b.at-b.have/b.qps)
 	}
-	go1 = max(go1, t)
 	b.waited += go1 - t
 	return go1
 }

@@ -44,7 +44,7 @@ var Detector = diagnose.Detector{
 **Evidence.** The workers are busy: workqueue_work_duration_seconds_sum grows by at least 0.85 s a second for each of them; keys wait at least 0.25 s for one
 (workqueue_queue_duration_seconds); pods lose time in stage controller.
 
-**Contradicting.** Answers of the API server that are slow: workers wait for them, and more workers would too. Less than half of the workers' time may be waiting in the client's limiter (rest_client_rate_limiter_duration_seconds); else that is the cause. One object cannot be
+**Contradicting.** Answers of the API server that are slow: workers wait for them, and more workers would too. Where there are fewer workers than by default, the part of the wait that those missing would have taken away counts all the same. Less than half of the workers' time may be waiting in the client's limiter (rest_client_rate_limiter_duration_seconds); else that is the cause. One object cannot be
 worked on by two workers: with a single owner of pods this cause is ruled out.
 
 **Look-alikes.** controller-limit (the wait is inside the limiter); a slow API server (each request takes long: then the machine, its quota or etcd are found first); slow start of one ReplicaSet.`,
@@ -102,7 +102,16 @@ func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
 			clear += fmt.Sprintf("; the workers of %s were busy, but with waiting in the client's limiter (%.0f of %.0f s)", q.name, throttled, work)
 			continue
 		}
-		if v.API.Slow() {
+		// The part of an object's time that it waited for a worker is measured, and
+		// stems from nothing else unless everything is full.
+		claim := lost * wait / (wait + work/keys)
+		slowly := ""
+		if v.API.Slow() && workers < q.workers {
+			// Slow answers keep as many workers as there are busy. What those would have
+			// done that somebody took away is no slow answer's doing.
+			claim *= 1 - workers/q.workers
+			slowly = fmt.Sprintf(" Its workers wait for slow answers (%s), but it had %g of them by default, which would have got through %.1f times as much.", v.API, q.workers, q.workers/workers)
+		} else if v.API.Slow() {
 			clear += fmt.Sprintf("; the workers of %s were busy, but waiting for slow answers: %s", q.name, v.API)
 			continue
 		}
@@ -111,10 +120,8 @@ func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
 			Class: diagnose.Bottleneck, Component: diagnose.ControllerManager, Stage: diagnose.Controller, Resource: "workers", Sources: 2,
 			Cause: fmt.Sprintf("--%s=%g: all workers of the %s controller are busy and objects queue", q.flag, workers, q.name),
 			Summary: fmt.Sprintf("The %s controller works on %g objects at a time and has no worker free %.0f %% of the time; an object waits %.1f s for one, so its pods are created late.",
-				q.name, workers, 100*min(1, use), wait),
-			// The part of an object's time that it waited for a worker is measured, and
-			// stems from nothing else unless everything is full.
-			Claims: map[string]float64{diagnose.Controller: lost * wait / (wait + work/keys)},
+				q.name, workers, 100*min(1, use), wait) + slowly,
+			Claims: map[string]float64{diagnose.Controller: claim},
 			Direct: v.Upstream() == "",
 			Evidence: []diagnose.Evidence{
 				{Kind: "busy", Ref: fmt.Sprintf(`workqueue_work_duration_seconds_sum{component="kube-controller-manager",name=%q}`, q.name), Value: min(1, use), Unit: "1", Text: fmt.Sprintf("%.1f s of work by %g workers in %.1f s", work, workers, v.Plateau.Seconds())},
