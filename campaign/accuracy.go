@@ -262,13 +262,13 @@ func ReadAccuracy(tool string, paths ...string) (fault.Accuracy, error) {
 	var failed []fault.Failure
 	var bad []error
 	for _, path := range paths {
-		read := readFolder
+		read, none := readFolder, "no complete recording is in it"
 		if strings.HasSuffix(path, ".json") {
-			read = readSum
+			read, none = readSum, "it holds no runs: want what 'kubedyno fault accuracy -o json' wrote"
 		}
 		more, broken, err := read(path, tool)
 		if err == nil && len(more) == 0 {
-			err = fmt.Errorf("%s: %w: no complete recording is in it", path, fs.ErrNotExist)
+			err = fmt.Errorf("%s: %s", path, none)
 		}
 		if err != nil {
 			bad = append(bad, err)

@@ -37,8 +37,6 @@ these commands are for one that stays.`,
   kubedyno lab kubectl -- get nodes
   eval "$(kubedyno lab env)"
   kubedyno lab down`,
-		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(
 		newLabUpCommand(env), newLabDownCommand(env), newLabListCommand(env), newLabStatusCommand(env),

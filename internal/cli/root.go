@@ -65,9 +65,9 @@ func refuseUnknown(c *cobra.Command) {
 		}
 		var like string
 		if near := c.SuggestionsFor(args[0]); len(near) > 0 {
-			like = fmt.Sprintf("; did you mean '%s %s'?", c.CommandPath(), near[0])
+			like = fmt.Sprintf(" (did you mean '%s %s'?)", c.CommandPath(), near[0])
 		}
-		return Misusef("%s: unknown command %q%s; see '%s --help'", c.CommandPath(), args[0], like, c.CommandPath())
+		return Misusef("%q is no command of '%s'%s; see '%s --help'", args[0], c.CommandPath(), like, c.CommandPath())
 	}
 	for _, sub := range c.Commands() {
 		refuseUnknown(sub)

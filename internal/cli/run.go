@@ -293,6 +293,11 @@ func keepSmall() (restore func()) {
 
 // performRun runs one experiment with live progress on stderr.
 func performRun(ctx context.Context, env *Env, f *runFlags, e *experiment.Experiment, sets []string, out, parent string) error {
+	if f.kubeconfig == "" {
+		if err := run.Check(ctx, e); err != nil {
+			return labError(err) // before anything is said of a recording
+		}
+	}
 	defer keepSmall()()
 	bar := progress.New(env.Stderr, env.StderrTTY, env.Width, env.Now)
 	defer bar.Done()
