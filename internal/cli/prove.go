@@ -150,17 +150,25 @@ func intentText(m compare.Measured) string {
 
 // printStory is the proof in one table.
 func printStory(env *Env, p *compare.Proof) {
-	fmt.Fprintf(env.Stdout, "\n%-44s %10s %12s\n", "", "pods/s", "all running")
+	names := []string{"as recorded"}
+	for i, r := range p.Rounds {
+		names = append(names, fmt.Sprintf("round %d: %s %s lifted", i+1, r.Finding.Component, r.Finding.Resource))
+	}
+	wide := 0
+	for _, name := range names {
+		wide = max(wide, len(name))
+	}
+	fmt.Fprintf(env.Stdout, "\n%-*s %12s %12s\n", wide, "", "scheduled/s", "all running")
 	line := func(name string, m compare.Measured) {
 		intent := "–"
 		if m.IntentSeconds != nil {
 			intent = fmt.Sprintf("%.1f s", *m.IntentSeconds)
 		}
-		fmt.Fprintf(env.Stdout, "%-44s %10.1f %12s\n", name, m.Rate, intent)
+		fmt.Fprintf(env.Stdout, "%-*s %12.1f %12s\n", wide, name, m.Rate, intent)
 	}
-	line("as recorded", p.Rounds[0].Before)
+	line(names[0], p.Rounds[0].Before)
 	for i, r := range p.Rounds {
-		line(fmt.Sprintf("round %d: %s %s lifted", i+1, r.Finding.Component, r.Finding.Resource), r.Lift.Measured)
+		line(names[i+1], r.Lift.Measured)
 	}
-	fmt.Fprintln(env.Stdout, "One run each: no interval.")
+	fmt.Fprintln(env.Stdout, "Pods that were bound to nodes a second, mean over time. One run each: no interval.")
 }

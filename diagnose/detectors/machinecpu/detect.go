@@ -59,7 +59,7 @@ func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
 		Cause:   fmt.Sprintf("all %d CPUs of the machine are busy", v.Meta.Machine.CPUs),
 		Claims:  map[string]float64{},
 		Sources: 1,
-		Summary: fmt.Sprintf("The machine is at capacity: its %d CPUs are %.0f %% busy while pods wait. A pod costs %.0f ms of CPU, so about %.0f pods/s is the most; this run brought up %.0f.",
+		Summary: fmt.Sprintf("The machine is at capacity: its %d CPUs are %.0f %% busy while pods wait. A pod costs %.0f ms of CPU until it runs, so about %.0f pods/s is the most; %.0f/s came up.",
 			v.Meta.Machine.CPUs, 100*m.Share, 1000*r.Demand, r.Bound, v.Done()),
 	}
 	for _, s := range lost {
