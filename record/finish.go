@@ -10,6 +10,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/kubedyno/kubedyno/internal/flock"
 	"github.com/kubedyno/kubedyno/internal/tsdb"
 )
 
@@ -60,10 +61,10 @@ func finishIn(dir string) (Meta, error) {
 		l, last, err := takeLock(dir)
 		waited := time.Since(start)
 		switch {
-		case errors.Is(err, errHeld) && waited < signWait,
-			errors.Is(err, errHeld) && last.Finishing && waited < finishWait:
+		case errors.Is(err, flock.ErrHeld) && waited < signWait,
+			errors.Is(err, flock.ErrHeld) && last.Finishing && waited < finishWait:
 			continue // another Open is at work
-		case errors.Is(err, errHeld):
+		case errors.Is(err, flock.ErrHeld):
 			return Meta{}, &LiveError{Dir: dir, PID: last.PID}
 		case errors.Is(err, fs.ErrNotExist):
 			// The other one removed live/ under us: it is done.

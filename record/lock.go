@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+
+	"github.com/kubedyno/kubedyno/internal/flock"
 )
 
 // ErrLive says that a recording is still being written. The error that Open
@@ -63,11 +65,8 @@ func (o owner) alive() bool {
 // when its process dies, however that happens.
 type lock struct{ file *os.File }
 
-// errHeld says that another open file has the lock.
-var errHeld = errors.New("lock is held")
-
 // takeLock takes the lock of the recording in dir. Where another one has it,
-// it returns errHeld and who took it last.
+// it returns flock.ErrHeld and who took it last.
 func takeLock(dir string) (*lock, owner, error) {
 	path := filepath.Join(dir, lockFile)
 	f, denied := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o644)
@@ -82,12 +81,12 @@ func takeLock(dir string) (*lock, owner, error) {
 	if data, err := io.ReadAll(io.LimitReader(f, 1<<10)); err == nil {
 		_ = json.Unmarshal(data, &last) // empty, or torn: nobody known
 	}
-	switch err := tryLock(f); {
-	case errors.Is(err, errHeld):
+	switch err := flock.Try(f); {
+	case errors.Is(err, flock.ErrHeld):
 		return nil, last, errors.Join(err, f.Close())
 	case err != nil && last.alive() && last.PID != os.Getpid():
 		// No locks on this file system: the process itself must do.
-		return nil, last, errors.Join(errHeld, f.Close())
+		return nil, last, errors.Join(flock.ErrHeld, f.Close())
 	case denied != nil:
 		return nil, last, errors.Join(denied, f.Close())
 	}

@@ -13,7 +13,6 @@ import (
 	"net"
 	"net/url"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -24,7 +23,6 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
-	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	"github.com/kubedyno/kubedyno/cluster"
 )
@@ -48,6 +46,7 @@ func badConfig(format string, args ...any) error {
 // credentials with which it is reached.
 type Cluster struct {
 	plane cluster.ControlPlane
+	copy  *private
 }
 
 // Connect reads the kubeconfig, checks it, and asks the API server for its
@@ -101,16 +100,17 @@ func Connect(ctx context.Context, kubeconfig, contextName string) (*Cluster, err
 	if ctx.Err() != nil {
 		return nil, ctx.Err()
 	}
-	dir, path, err := privateCopy(raw, contextName)
-	if err != nil {
-		return nil, err
-	}
 	host, err := url.Parse(client.Host)
 	if err != nil {
 		return nil, fmt.Errorf("server of context %s: %w", contextName, err)
 	}
+	_, _ = Sweep() // what cannot go is no reason to stay away from this cluster
+	mine, err := privateCopy(raw, contextName)
+	if err != nil {
+		return nil, err
+	}
 	base := strings.TrimSuffix(client.Host, "/")
-	return &Cluster{plane: cluster.ControlPlane{
+	return &Cluster{copy: mine, plane: cluster.ControlPlane{
 		Kind:    "existing",
 		Name:    contextName,
 		Server:  client.Host,
@@ -122,8 +122,8 @@ func Connect(ctx context.Context, kubeconfig, contextName string) (*Cluster, err
 			PprofURL:   base + "/debug/pprof",
 			Version:    info.GitVersion,
 		}},
-		Kubeconfigs: cluster.Kubeconfigs{Admin: path, Load: path, Collect: path},
-		StateDir:    dir,
+		Kubeconfigs: cluster.Kubeconfigs{Admin: mine.path, Load: mine.path, Collect: mine.path},
+		StateDir:    mine.dir,
 	}}, nil
 }
 
@@ -131,7 +131,7 @@ func Connect(ctx context.Context, kubeconfig, contextName string) (*Cluster, err
 func (c *Cluster) ControlPlane() *cluster.ControlPlane { return &c.plane }
 
 // Close removes the private copy of the credentials.
-func (c *Cluster) Close() error { return os.RemoveAll(c.plane.StateDir) }
+func (c *Cluster) Close() error { return c.copy.remove() }
 
 func serverVersion(c *rest.Config) (*version.Info, error) {
 	set, err := kubernetes.NewForConfig(c)
@@ -139,26 +139,6 @@ func serverVersion(c *rest.Config) (*version.Info, error) {
 		return nil, err
 	}
 	return set.Discovery().ServerVersion()
-}
-
-// privateCopy writes the one context, self-contained, so that our child
-// processes meet the same cluster whatever happens to the user's file.
-func privateCopy(raw *clientcmdapi.Config, contextName string) (dir, path string, err error) {
-	if err := clientcmdapi.MinifyConfig(raw); err != nil {
-		return "", "", fmt.Errorf("context %s: %w", contextName, err)
-	}
-	if err := clientcmdapi.FlattenConfig(raw); err != nil {
-		return "", "", fmt.Errorf("context %s: %w", contextName, err)
-	}
-	dir, err = os.MkdirTemp("", "kubedyno-existing-")
-	if err != nil {
-		return "", "", fmt.Errorf("keep a private copy of the kubeconfig: %w", err)
-	}
-	path = filepath.Join(dir, "kubeconfig")
-	if err := clientcmd.WriteToFile(*raw, path); err != nil {
-		return "", "", errors.Join(fmt.Errorf("keep a private copy of the kubeconfig: %w", err), os.RemoveAll(dir))
-	}
-	return dir, path, nil
 }
 
 func checkClientCertificate(c *rest.Config, now time.Time) error {

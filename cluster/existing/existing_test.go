@@ -107,6 +107,9 @@ func TestConnect(t *testing.T) {
 	if p.Version != "v1.36.3" || p.Kind != "existing" || p.Name != "ctx" || p.Component("kube-apiserver") == nil {
 		t.Errorf("%+v", p)
 	}
+	if removed, err := Sweep(); len(removed) > 0 || err != nil {
+		t.Errorf("the copy of a process that lives was swept: %q, %v", removed, err)
+	}
 	// The private copy serves alone, is nobody else's to read, and goes.
 	info, err := os.Stat(p.Kubeconfigs.Load)
 	if err != nil || info.Mode().Perm() != 0o600 {
@@ -120,6 +123,31 @@ func TestConnect(t *testing.T) {
 	}
 	if _, err := os.Stat(p.StateDir); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("the private copy is still there: %v", err)
+	}
+}
+
+// A process that is killed leaves somebody's credentials: the next one removes them.
+func TestSweep(t *testing.T) {
+	t.Setenv("TMPDIR", t.TempDir())
+	url, ca := server(t, time.Now().Add(time.Hour), tellVersion)
+	config := kubeconfig(t, url, ca, nil, nil)
+	killed, err := Connect(t.Context(), config, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := killed.copy.lock.Close(); err != nil { // as the system does
+		t.Fatal(err)
+	}
+	next, err := Connect(t.Context(), config, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer next.Close()
+	if _, err := os.Stat(killed.ControlPlane().StateDir); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the killed one's copy is still there: %v", err)
+	}
+	if _, err := os.Stat(next.ControlPlane().Kubeconfigs.Load); err != nil {
+		t.Error(err)
 	}
 }
 

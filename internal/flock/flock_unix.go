@@ -1,6 +1,6 @@
 //go:build unix && !solaris && !aix
 
-package record
+package flock
 
 import (
 	"errors"
@@ -8,10 +8,12 @@ import (
 	"syscall"
 )
 
-func tryLock(f *os.File) error {
+// Try takes the lock until f is closed. It fails with ErrHeld where another has
+// it, and otherwise where the file system has no locks.
+func Try(f *os.File) error {
 	err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
 	if errors.Is(err, syscall.EWOULDBLOCK) {
-		return errHeld
+		return ErrHeld
 	}
 	return err
 }
