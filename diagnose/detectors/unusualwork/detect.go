@@ -2,7 +2,6 @@ package unusualwork
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/kubedyno/kubedyno/analysis/functions"
@@ -13,45 +12,68 @@ import (
 // matters is the share of one CPU from which it is worth a word.
 const matters = 0.05
 
-// kinds of work that are small beside requests, with the share of the API
-// server's CPU above which they are not, about three times the largest of healthy
-// runs here (metrics 2 %, their registration 0 %, handshakes 1 %, authorization 4 %, policies 2 %,
-// logging 1 %, OpenAPI 1 %, JSON 5 %, compression 1 %, tracing 2 %; audit 10 % at the
-// level Metadata).
-var kinds = []struct {
-	path     string // or class
-	share    float64
+// A kind of work that is small beside requests.
+type kind struct {
+	path     string // or class, which is what is done, where the path says what for
+	class    bool
+	share    float64 // of the API server's CPU above which it is not small; 0: only its flag tells
 	resource string
 	knownBy  string // the detector that knows more about it
 	does     string
 	look     string
-}{
-	{functions.PathMetrics, 0.10, "cpu", "", "answers scrapes of its metrics", "who scrapes it, how often (every 10 s or more is usual) and whether several do; a metrics allow list makes each answer smaller"},
-	{functions.PathRegister, 0.05, "cpu", "", "registers metrics while it serves requests", "the function that registers them: that belongs to a program's start, and not to each request"},
-	{functions.PathHandshake, 0.08, "cpu", "connection-churn", "shakes hands with clients that connect", "clients that make a connection for each request: let them keep one clientset, and HTTP/2 on"},
-	{functions.PathAuthz, 0.12, "cpu", "", "finds out whether users may do what they ask for", "the number of RoleBindings and ClusterRoleBindings and of subjects in them: groups instead of users make them few"},
-	{functions.PathPolicy, 0.10, "policy", "policy-cost", "evaluates admission policies", "which ValidatingAdmissionPolicies match many requests, and their expressions: narrow matchConstraints, matchConditions before validations"},
-	{functions.PathLogging, 0.10, "cpu", "verbosity", "writes its log", "its verbosity: --v=2 is usual"},
-	{functions.PathOpenAPI, 0.08, "cpu", "crd-churn", "makes the documents of its API again", "who creates and changes CustomResourceDefinitions, and how often"},
-	{functions.PathAudit, 0.25, "cpu", "audit-sink", "writes its audit log", "the levels of its audit policy: Request and RequestResponse encode each object once more, where Metadata notes who did what; rules of level None for what nobody reads"},
-	{classJSON, 0.15, "cpu", "list-storm", "reads and writes JSON", "--storage-media-type, which is protobuf unless somebody changed it; clients that ask for JSON and could have protobuf (the requests by user agent); and custom resources, which have nothing else"},
-	{"compression", 0.10, "cpu", "list-storm", "compresses its answers", "clients that list much and often: answers above 128 KiB are compressed for who accepts it, as client-go does unless DisableCompression is set"},
-	{"tracing", 0.08, "cpu", "", "traces requests", "--tracing-config-file and its samplingRatePerMillion"},
+	flag     *flag
 }
-
-// classJSON is named where the storage is kept in it.
-const classJSON = "JSON and YAML"
 
 // A flag that makes work is believed from a smaller share on: above what any
 // healthy run has, and no longer three times that.
-const (
-	shareJSON  = 0.08 // 6 % at most
-	shareWatch = 0.04 // 2.6 % at most
-)
+type flag struct {
+	name, holds   string // it makes the work where its value holds this
+	share         float64
+	cause         string
+	summary       string // of the value, the share in % and the CPU-seconds
+	usual         string // its default
+	advice, price string
+}
 
-// byClass are the kinds that are classes of work and no paths: what they are
-// done for is said by the path.
-var byClass = []string{classJSON, "compression", "tracing"}
+// kinds with about three times the largest share of healthy runs here (metrics 2 %,
+// their registration 0 %, handshakes 1 %, authorization 4 %, policies 2 %, logging 1 %,
+// OpenAPI 1 %, JSON 5 %, compression 1 %, tracing 2 %, an audit log at level
+// Metadata 10 %).
+var kinds = []kind{
+	{path: functions.PathMetrics, share: 0.10, resource: "cpu", does: "answers scrapes of its metrics",
+		look: "who scrapes it, how often (every 10 s or more is usual) and whether several do; a metrics allow list makes each answer smaller"},
+	{path: functions.PathRegister, share: 0.05, resource: "cpu", does: "registers metrics while it serves requests",
+		look: "the function that registers them: that belongs to a program's start, and not to each request"},
+	{path: functions.PathHandshake, share: 0.08, resource: "cpu", knownBy: "connection-churn", does: "shakes hands with clients that connect",
+		look: "clients that make a connection for each request: let them keep one clientset, and HTTP/2 on"},
+	{path: functions.PathAuthz, share: 0.12, resource: "cpu", does: "finds out whether users may do what they ask for",
+		look: "the number of RoleBindings and ClusterRoleBindings and of subjects in them: groups instead of users make them few"},
+	{path: functions.PathPolicy, share: 0.10, resource: "policy", knownBy: "policy-cost", does: "evaluates admission policies",
+		look: "which ValidatingAdmissionPolicies match many requests, and their expressions: narrow matchConstraints, matchConditions before validations"},
+	{path: functions.PathLogging, share: 0.10, resource: "cpu", knownBy: "verbosity", does: "writes its log",
+		look: "its verbosity: --v=2 is usual"},
+	{path: functions.PathOpenAPI, share: 0.08, resource: "cpu", knownBy: "crd-churn", does: "makes the documents of its API again",
+		look: "who creates and changes CustomResourceDefinitions, and how often"},
+	{path: functions.PathAudit, share: 0.25, resource: "cpu", knownBy: "audit-sink", does: "writes its audit log",
+		look: "the levels of its audit policy: Request and RequestResponse encode each object once more, where Metadata notes who did what; rules of level None for what nobody reads"},
+	{path: "JSON and YAML", class: true, share: 0.15, resource: "cpu", knownBy: "list-storm", does: "reads and writes JSON",
+		look: "--storage-media-type, which is protobuf unless somebody changed it; clients that ask for JSON and could have protobuf (the requests by user agent); and custom resources, which have nothing else",
+		flag: &flag{name: "storage-media-type", holds: "json", share: 0.08, usual: "application/vnd.kubernetes.protobuf", // 6 % at most
+			cause:   "kube-apiserver keeps its objects as JSON in etcd",
+			summary: "kube-apiserver keeps its objects as JSON in etcd (--storage-media-type=%s), and reads and writes it with %.0f %% of its CPU (%.1f CPU-seconds).",
+			advice:  "Leave --storage-media-type at its default, application/vnd.kubernetes.protobuf. Objects that are written from then on are kept so; the others stay as they are until they are written again.",
+			price:   "It costs nothing but that who reads etcd by hand sees no text."}},
+	{path: "compression", class: true, share: 0.10, resource: "cpu", knownBy: "list-storm", does: "compresses its answers",
+		look: "clients that list much and often: answers above 128 KiB are compressed for who accepts it, as client-go does unless DisableCompression is set"},
+	{path: "tracing", class: true, share: 0.08, resource: "cpu", does: "traces requests",
+		look: "--tracing-config-file and its samplingRatePerMillion"},
+	{path: "watch cache", resource: "cache",
+		flag: &flag{name: "watch-cache", holds: "false", share: 0.04, usual: "true", // 2.6 % at most
+			cause:   "the watch cache is switched off, and each watch is served from etcd",
+			summary: "kube-apiserver runs without its watch cache (--watch-cache=%s): each watch is one of etcd's, decodes each change for itself, and takes %.0f %% of its CPU (%.1f CPU-seconds) for that alone.",
+			advice:  "Leave --watch-cache on, as it is by default.",
+			price:   "The price is memory: each object once."}},
+}
 
 // Detector finds the cause.
 var Detector = diagnose.Detector{
@@ -86,51 +108,13 @@ func detect(v *diagnose.View, earlier []diagnose.Finding) diagnose.Outcome {
 	}
 	var found []diagnose.Finding
 	for _, k := range kinds {
-		w, ok := v.Work(diagnose.APIServer, k.path)
-		if slices.Contains(byClass, k.path) {
-			w, ok = v.Class(diagnose.APIServer, k.path)
-		}
-		least := k.share
-		media, set, _ := v.Flag(diagnose.APIServer, "storage-media-type")
-		asJSON := k.path == classJSON && set && strings.Contains(media, "json")
-		if asJSON {
-			least = shareJSON
-		}
-		if !ok || w.Share < least || w.CPUSeconds < matters*v.Span() || known[k.knownBy] {
+		if known[k.knownBy] {
 			continue
 		}
-		f := diagnose.Finding{
-			Component: diagnose.APIServer, Resource: k.resource, CodePath: k.path, Sources: 1,
-			Cause:   fmt.Sprintf("kube-apiserver %s with %.0f %% of its CPU", k.does, 100*w.Share),
-			Summary: fmt.Sprintf("kube-apiserver %s with %.0f %% of its CPU (%.1f CPU-seconds); in healthy runs that is a third of it at most.", k.does, 100*w.Share, w.CPUSeconds),
-			Cost:    &diagnose.Cost{ServerCPUSeconds: &w.CPUSeconds, ServerCPUShare: &w.Share, Measured: true},
-			Evidence: []diagnose.Evidence{
-				{Kind: "busy", Ref: "profiles: kube-apiserver, " + k.path, Value: w.Share, Unit: "1", Text: fmt.Sprintf("%.1f CPU-seconds of the load, %.2f ms a pod", w.CPUSeconds, 1000*w.PerPod)},
-			},
-			Advice:    diagnose.Advice{Text: "Look at " + k.look + "."},
-			RefutedBy: "a healthy run of the same load with the same share",
+		if f, ok := k.find(v); ok {
+			consumer.Weigh(v, &f)
+			found = append(found, f)
 		}
-		switch by := v.Registerer(diagnose.APIServer); {
-		case k.path == functions.PathMetrics:
-			name(v, &f)
-		case k.path == functions.PathRegister && by != "":
-			f.CodePath, f.Sources = by, 2
-			f.Summary = fmt.Sprintf("kube-apiserver registers metrics while it serves requests, with %.0f %% of its CPU, %.2f ms for each pod: %s does it.", 100*w.Share, 1000*w.PerPod, by)
-			f.Cause += ", in " + by
-		}
-		if asJSON {
-			f.Sources = 2
-			f.Summary = fmt.Sprintf("kube-apiserver keeps its objects as JSON in etcd (--storage-media-type=%s), and reads and writes it with %.0f %% of its CPU (%.1f CPU-seconds).", media, 100*w.Share, w.CPUSeconds)
-			f.Cause += ", in which it keeps its objects"
-			f.Evidence = append(f.Evidence, diagnose.Evidence{Kind: "pattern", Ref: "kube-apiserver --storage-media-type", Text: media + "; the default is application/vnd.kubernetes.protobuf"})
-			f.Advice = diagnose.Advice{Text: "Leave --storage-media-type at its default, application/vnd.kubernetes.protobuf. Objects that are written from then on are kept so; the others stay as they are until they are written again. It costs nothing but that who reads etcd by hand sees no text.",
-				Set: map[string]string{"kube-apiserver.args.storage-media-type": "application/vnd.kubernetes.protobuf"}}
-		}
-		consumer.Weigh(v, &f)
-		found = append(found, f)
-	}
-	if f, ok := uncached(v); ok {
-		found = append(found, f)
 	}
 	if len(found) == 0 {
 		return diagnose.NotThere("scrapes, registration of metrics, handshakes, authorization, policies, logging, OpenAPI, audit, JSON, compression and tracing take what they usually do")
@@ -138,28 +122,56 @@ func detect(v *diagnose.View, earlier []diagnose.Finding) diagnose.Outcome {
 	return diagnose.Found(found...)
 }
 
-// uncached finds an API server that serves each watch from etcd.
-func uncached(v *diagnose.View) (f diagnose.Finding, ok bool) {
-	x, set, _ := v.Flag(diagnose.APIServer, "watch-cache")
-	w, profiled := v.Work(diagnose.APIServer, "watch cache")
-	if !set || x != "false" || !profiled || w.Share < shareWatch || w.CPUSeconds < matters*v.Span() {
+// find is the finding of a kind of work that is not small.
+func (k *kind) find(v *diagnose.View) (f diagnose.Finding, ok bool) {
+	work := v.Work
+	if k.class {
+		work = v.Class
+	}
+	w, ok := work(diagnose.APIServer, k.path)
+	if !ok || w.CPUSeconds < matters*v.Span() {
 		return f, false
 	}
 	f = diagnose.Finding{
-		Component: diagnose.APIServer, Resource: "cache", CodePath: "watch cache", Sources: 2,
-		Cause:   "the watch cache is switched off, and each watch is served from etcd",
-		Summary: fmt.Sprintf("kube-apiserver runs without its watch cache (--watch-cache=false): each watch is one of etcd's, decodes each change for itself, and takes %.0f %% of its CPU (%.1f CPU-seconds) for that alone.", 100*w.Share, w.CPUSeconds),
-		Cost:    &diagnose.Cost{ServerCPUSeconds: &w.CPUSeconds, ServerCPUShare: &w.Share, Measured: true},
+		Component: diagnose.APIServer, Resource: k.resource, CodePath: k.path, Sources: 1,
+		Cost: &diagnose.Cost{ServerCPUSeconds: &w.CPUSeconds, ServerCPUShare: &w.Share, Measured: true},
 		Evidence: []diagnose.Evidence{
-			{Kind: "pattern", Ref: "kube-apiserver --watch-cache", Text: "false; the default is true"},
-			{Kind: "busy", Ref: "profiles: kube-apiserver, watch cache", Value: w.Share, Unit: "1", Text: fmt.Sprintf("%.1f CPU-seconds of the load, %.2f ms a pod", w.CPUSeconds, 1000*w.PerPod)},
+			{Kind: "busy", Ref: "profiles: kube-apiserver, " + k.path, Value: w.Share, Unit: "1", Text: fmt.Sprintf("%.1f CPU-seconds of the load, %.2f ms a pod", w.CPUSeconds, 1000*w.PerPod)},
 		},
-		Advice: diagnose.Advice{Text: "Leave --watch-cache on, as it is by default. The price is memory: each object once.",
-			Set: map[string]string{diagnose.APIServer + ".args.watch-cache": "true"}},
-		RefutedBy: "a run with the cache in which the API server works as much for a pod",
+		RefutedBy: "a healthy run of the same load with the same share",
 	}
-	consumer.Weigh(v, &f)
+	if value, made := k.flag.makes(v); made && w.Share >= k.flag.share {
+		f.Sources = 2
+		f.Cause = k.flag.cause
+		f.Summary = fmt.Sprintf(k.flag.summary, value, 100*w.Share, w.CPUSeconds)
+		f.Evidence = append(f.Evidence, diagnose.Evidence{Kind: "pattern", Ref: "kube-apiserver --" + k.flag.name, Text: value + "; the default is " + k.flag.usual})
+		f.Advice = diagnose.Advice{Text: k.flag.advice + " " + k.flag.price, Set: map[string]string{diagnose.APIServer + ".args." + k.flag.name: k.flag.usual}}
+		return f, true
+	}
+	if k.share == 0 || w.Share < k.share {
+		return f, false
+	}
+	f.Cause = fmt.Sprintf("kube-apiserver %s with %.0f %% of its CPU", k.does, 100*w.Share)
+	f.Summary = fmt.Sprintf("kube-apiserver %s with %.0f %% of its CPU (%.1f CPU-seconds); in healthy runs that is a third of it at most.", k.does, 100*w.Share, w.CPUSeconds)
+	f.Advice = diagnose.Advice{Text: "Look at " + k.look + "."}
+	switch by := v.Registerer(diagnose.APIServer); {
+	case k.path == functions.PathMetrics:
+		name(v, &f)
+	case k.path == functions.PathRegister && by != "":
+		f.CodePath, f.Sources = by, 2
+		f.Summary = fmt.Sprintf("kube-apiserver registers metrics while it serves requests, with %.0f %% of its CPU, %.2f ms for each pod: %s does it.", 100*w.Share, 1000*w.PerPod, by)
+		f.Cause += ", in " + by
+	}
 	return f, true
+}
+
+// makes says whether the API server runs with the value that makes the work.
+func (g *flag) makes(v *diagnose.View) (value string, ok bool) {
+	if g == nil {
+		return "", false
+	}
+	value, set, _ := v.Flag(diagnose.APIServer, g.name)
+	return value, set && strings.Contains(value, g.holds)
 }
 
 // most is the part of the reads of no resource from which one client is the one
