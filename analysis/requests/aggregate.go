@@ -48,6 +48,7 @@ type Row struct {
 	// requests of which the server told them: all of a lab's log of requests, of
 	// an audit log those over 500 ms.
 	Layered        int64
+	Timed          int64 // those of them of which etcd's part is known: v1.36 times no writes
 	EtcdSeconds    float64
 	QueueSeconds   float64
 	WebhookSeconds float64
@@ -215,9 +216,12 @@ func (g *group) add(r *record.Request) {
 	if r.Code >= 400 {
 		row.Errors++
 	}
-	if r.ServerMicros >= 0 && r.EtcdMicros >= 0 {
+	if r.ServerMicros >= 0 {
 		row.Layered++
-		row.EtcdSeconds += float64(r.EtcdMicros) / 1e6
+		if r.EtcdMicros >= 0 {
+			row.Timed++
+			row.EtcdSeconds += float64(r.EtcdMicros) / 1e6
+		}
 		row.QueueSeconds += float64(max(r.QueueMicros, 0)) / 1e6
 		row.WebhookSeconds += float64(max(r.WebhookMicros, 0)) / 1e6
 	}

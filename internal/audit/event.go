@@ -136,7 +136,7 @@ func (d *Decoder) Decode(line []byte) (e Event, err error) {
 // longer than 500 ms (apiserver's endpoints/filters/audit.go), and its log of
 // requests to all.
 type latencies struct {
-	known                        bool // there was a total
+	known, timed                 bool // there was a total, there was etcd's part
 	total, etcd, queue, webhooks time.Duration
 }
 
@@ -168,7 +168,7 @@ func (d *Decoder) annotation(key []byte, l *latencies, r *record.Request) error 
 	case "total":
 		into, l.known = &l.total, true
 	case "etcd":
-		into = &l.etcd
+		into, l.timed = &l.etcd, true
 	case "apf-queue-wait":
 		into = &l.queue
 	case "mutating-webhook", "validating-webhook":
@@ -196,6 +196,9 @@ func (l *latencies) fill(r *record.Request) {
 	}
 	r.ServerMicros, r.EtcdMicros = l.total.Microseconds(), l.etcd.Microseconds()
 	r.QueueMicros, r.WebhookMicros = l.queue.Microseconds(), l.webhooks.Microseconds()
+	if r.Source == SourceRequests && !l.timed {
+		r.EtcdMicros = -1 // it names etcd's part of what it knows
+	}
 }
 
 // object reads an object and calls field for each key; field reads its value.

@@ -222,8 +222,8 @@ type requestRow struct {
 	P50Millis      float64 `json:"p50Milliseconds"` // -1 unknown
 	P99Millis      float64 `json:"p99Milliseconds"` // -1 below 100 requests
 	LongestMillis  float64 `json:"longestMilliseconds"`
-	Layered        int64   `json:"layered"` // requests of which the next three are known: all of a lab's, those above 500 ms of an audit log
-	EtcdSeconds    float64 `json:"etcdSeconds"`
+	Layered        int64   `json:"layered"`     // requests of which the next three are known: all of a lab's, those above 500 ms of an audit log
+	EtcdSeconds    float64 `json:"etcdSeconds"` // of reads; -1 unknown
 	QueueSeconds   float64 `json:"queueSeconds"`
 	WebhookSeconds float64 `json:"webhookSeconds"`
 	Bytes          int64   `json:"bytes"` // -1 unknown
@@ -265,7 +265,7 @@ func (f *requestFlags) table(src *requestSource) (*textTable, []string, error) {
 	// nothing of a row's.
 	var parts []part
 	for _, p := range requestParts {
-		if slices.ContainsFunc(rows, func(r requests.Row) bool { return knownByParts(r) && p.seconds(r) > 0 }) {
+		if slices.ContainsFunc(rows, func(r requests.Row) bool { return p.known(r) && p.seconds(r) > 0 }) {
 			parts = append(parts, p)
 		}
 	}
@@ -294,6 +294,9 @@ func (f *requestFlags) table(src *requestSource) (*textTable, []string, error) {
 		if r.Sized > 0 {
 			out.Bytes = r.Bytes
 		}
+		if r.Timed == 0 {
+			out.EtcdSeconds = -1
+		}
 		var cells []string
 		for i, name := range f.by {
 			out.set(name, r.Key[i])
@@ -315,7 +318,7 @@ func (f *requestFlags) table(src *requestSource) (*textTable, []string, error) {
 			fmt.Sprintf("%.2f", r.Seconds), share, millis(r.MeanMillis), millis(r.P50Millis), millis(r.P99Millis), millis(r.LongestMillis))
 		for _, p := range parts {
 			cell := "–"
-			if knownByParts(r) && r.Seconds > 0 {
+			if p.known(r) && r.Seconds > 0 {
 				cell = fmt.Sprintf("%.0f %%", 100*min(1, p.seconds(r)/r.Seconds))
 			}
 			cells = append(cells, cell)
@@ -332,17 +335,18 @@ func (f *requestFlags) table(src *requestSource) (*textTable, []string, error) {
 type part struct {
 	title   string
 	seconds func(requests.Row) float64
+	of      func(requests.Row) int64 // how many requests it is known of
 }
 
 var requestParts = []part{
-	{"IN ETCD", func(r requests.Row) float64 { return r.EtcdSeconds }},
-	{"QUEUED", func(r requests.Row) float64 { return r.QueueSeconds }},
-	{"WEBHOOKS", func(r requests.Row) float64 { return r.WebhookSeconds }},
+	{"IN ETCD", func(r requests.Row) float64 { return r.EtcdSeconds }, func(r requests.Row) int64 { return r.Timed }},
+	{"QUEUED", func(r requests.Row) float64 { return r.QueueSeconds }, func(r requests.Row) int64 { return r.Layered }},
+	{"WEBHOOKS", func(r requests.Row) float64 { return r.WebhookSeconds }, func(r requests.Row) int64 { return r.Layered }},
 }
 
-// knownByParts says whether the server told the parts of a row's requests.
-func knownByParts(r requests.Row) bool {
-	return !r.Long && r.Count > 0 && float64(r.Layered) >= 0.99*float64(r.Count)
+// known says whether the server told this part of a row's requests.
+func (p part) known(r requests.Row) bool {
+	return !r.Long && r.Count > 0 && float64(p.of(r)) >= 0.99*float64(r.Count)
 }
 
 func (f *requestFlags) summary(src *requestSource, a *requests.Aggregator, pods int64) string {

@@ -121,7 +121,10 @@ func TestLines(t *testing.T) {
 			Verb: "create", RequestURI: "/api/v1/namespaces/default/pods/web-1/binding", ResponseStatus: &metav1.Status{Code: 201},
 			ObjectRef: &auditv1.ObjectReference{Resource: "pods", Namespace: "default", Name: "web-1", APIVersion: "v1", Subresource: "binding"},
 		}, "-"},
-		"list": {"GET", "/apis/apps/v1/replicasets?limit=500&resourceVersion=0", "é\"\\\n", func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "12345") }, auditv1.Event{
+		"list": {"GET", "/apis/apps/v1/replicasets?limit=500&resourceVersion=0", "é\"\\\n", func(w http.ResponseWriter, req *http.Request) {
+			request.TrackStorageLatency(req.Context(), 7*time.Millisecond)
+			io.WriteString(w, "12345")
+		}, auditv1.Event{
 			Verb: "list", RequestURI: "/apis/apps/v1/replicasets?limit=500&resourceVersion=0", ResponseStatus: &metav1.Status{Code: 200},
 			ObjectRef: &auditv1.ObjectReference{Resource: "replicasets", APIGroup: "apps", APIVersion: "v1"},
 		}, "5"},
@@ -163,8 +166,11 @@ func TestLines(t *testing.T) {
 			if size := e.Annotations["kubedyno.io/response-bytes"]; c.bytes != "-" && size != c.bytes {
 				t.Errorf("%s bytes, want %s", size, c.bytes)
 			}
-			if c.want.ResponseStatus.Code == 201 && (e.Annotations["apiserver.latency.k8s.io/etcd"] != "7000us" || e.Annotations["apiserver.latency.k8s.io/apf-queue-wait"] != "1500us") {
+			if c.want.ResponseStatus.Code == 201 && (e.Annotations["apiserver.latency.k8s.io/etcd"] != "" || e.Annotations["apiserver.latency.k8s.io/apf-queue-wait"] != "1500us") {
 				t.Errorf("annotations %v", e.Annotations)
+			}
+			if etcd := e.Annotations["apiserver.latency.k8s.io/etcd"]; c.want.Verb == "list" && etcd != "7000us" || name == "nothing written" && etcd != "0us" {
+				t.Errorf("%s from etcd", etcd)
 			}
 			if took, err := time.ParseDuration(e.Annotations["apiserver.latency.k8s.io/total"]); err != nil || took < 0 {
 				t.Errorf("total: %v, %v", took, err)
