@@ -359,7 +359,7 @@ func (v *View) count() {
 	c.Lost = max(0, c.Expected-c.Seen)
 }
 
-// checkRequests compares the audit log with the watch, two independent
+// checkRequests compares the log of requests with the watch, two independent
 // witnesses of the same bindings. Audit in batch mode drops events when its
 // buffer is full; a log with holes must not be counted.
 func (v *View) checkRequests() {

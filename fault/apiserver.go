@@ -185,7 +185,7 @@ var apiserver = []Fault{
 				return q.Resource == "customresourcedefinitions" && q.Verb == "patch" && by("operator-installer")(q)
 			})
 			if !ok {
-				return missing("the audit log")
+				return missing("the log of requests")
 			}
 			return judge(n >= v.N/3, n, "1/s", "%.1f CustomResourceDefinitions changed a second", n)
 		},

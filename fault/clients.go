@@ -36,7 +36,7 @@ actors:
 			objects, ok := r.increase("apiserver_cache_list_fetched_objects_total", on(kubeAPIServer, "resource", "configmaps"))
 			rate, audited := r.rateOf(func(q *recordRequest) bool { return q.Verb == "list" && by("inventory")(q) })
 			if !ok || !audited {
-				return missing("apiserver_cache_list_fetched_objects_total, or the audit log,")
+				return missing("apiserver_cache_list_fetched_objects_total, or the log of requests,")
 			}
 			return judge(rate > 1 && objects/r.window.Seconds() > 2000, rate, "1/s", "inventory listed %.1f times a second, %.0f objects a second in all", rate, objects/r.window.Seconds())
 		},
@@ -60,7 +60,7 @@ actors:
 		acted: func(r *reading, v Value) Effect {
 			n, ok := r.requests(func(q *recordRequest) bool { return q.Verb == "get" && by("kubectl")(q) })
 			if !ok {
-				return missing("the audit log")
+				return missing("the log of requests")
 			}
 			runs := float64(n) / 20
 			return judge(runs >= v.N*r.window.Seconds()/2, runs, "1", "kubectl read 20 objects %.1f times in %s", runs, r.lasts())
@@ -86,7 +86,7 @@ actors:
 			puts, ok := r.requests(func(q *recordRequest) bool { return q.Verb == "update" && by("ipam")(q) })
 			late, _ := r.requests(func(q *recordRequest) bool { return q.Verb == "update" && q.Code == 409 && by("ipam")(q) })
 			if !ok {
-				return missing("the audit log")
+				return missing("the log of requests")
 			}
 			share := float64(late) / float64(max(1, puts))
 			return judge(late > 20 && share > 0.05, share, "1", "%d of %d writes of ipam were refused because another was faster", late, puts)
@@ -118,7 +118,7 @@ actors:
 				return hit
 			})
 			if !ok {
-				return missing("the audit log")
+				return missing("the log of requests")
 			}
 			return judge(len(locks) >= 20 && n > 10*len(locks), float64(n), "1", "%d requests about %d locks in %s", n, len(locks), r.lasts())
 		},
@@ -146,7 +146,7 @@ actors:
 				return q.Resource == "leases" && (q.Name == kubeScheduler || q.Name == controllerManager) && q.Verb == "update"
 			})
 			if !ok {
-				return missing("the audit log")
+				return missing("the log of requests")
 			}
 			return judge(rate > 2/v.Duration.Seconds()/2, rate, "1/s", "leases of leaders were written %.1f times a second", rate)
 		},
@@ -278,7 +278,7 @@ actors:
 			a, ok := r.rateOf(by("tenant-a"))
 			b, _ := r.rateOf(by("tenant-b"))
 			if !ok {
-				return missing("the audit log")
+				return missing("the log of requests")
 			}
 			return judge(a > 5 && b > 5, a+b, "1/s", "tenant-a wrote %.0f and tenant-b %.0f times a second", a, b)
 		},
@@ -309,7 +309,7 @@ actors:
 		acted: func(r *reading, _ Value) Effect {
 			rate, ok := r.rateOf(func(q *recordRequest) bool { return q.Verb == "watch" && by("agents")(q) })
 			if !ok {
-				return missing("the audit log")
+				return missing("the log of requests")
 			}
 			return judge(rate > 1, rate, "1/s", "agents began %.1f watches a second", rate)
 		},
@@ -408,7 +408,7 @@ actors:
 		acted: func(r *reading, v Value) Effect {
 			rate, ok := r.rateOf(func(q *recordRequest) bool { return q.Verb == "patch" && by("operator")(q) })
 			if !ok {
-				return missing("the audit log")
+				return missing("the log of requests")
 			}
 			return judge(rate > v.N/2 && rate < 1.5*v.N+1, rate, "1/s", "operator patched %.1f pods a second; its limit is %s", rate, v.Text)
 		},

@@ -78,7 +78,7 @@ var controllers = []Fault{
 		acted: func(r *reading, v Value) Effect {
 			refused, ok := r.requests(func(q *recordRequest) bool { return q.Resource == "pods" && q.Verb == "create" && q.Code == 403 })
 			if !ok {
-				return missing("the audit log")
+				return missing("the log of requests")
 			}
 			return judge(refused > 5, float64(refused), "1", "%d pods were refused", refused)
 		},
@@ -124,7 +124,7 @@ var controllers = []Fault{
 				return q.Resource == "nodes" && (q.Verb == "patch" || q.Verb == "update") && strings.Contains(q.UserAgent, "kube-controller-manager")
 			})
 			if !ok {
-				return missing("the audit log")
+				return missing("the log of requests")
 			}
 			return judge(n > 10, float64(n), "1", "the controller manager changed nodes %d times in %s", n, r.lasts())
 		},

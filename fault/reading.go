@@ -207,7 +207,7 @@ func sent(agent, what string, share float64) func(*reading, Value) Effect {
 	return func(r *reading, v Value) Effect {
 		rate, ok := r.rateOf(by(agent))
 		if !ok {
-			return missing("the audit log")
+			return missing("the log of requests")
 		}
 		want := share * v.N
 		return judge(rate >= want/2, rate, "1/s", "%s sent %.1f %s a second", agent, rate, what)

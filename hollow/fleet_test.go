@@ -158,18 +158,19 @@ func TestFleet(t *testing.T) {
 	}
 	api.mu.Unlock()
 
-	resp, err := http.Get(url)
-	if err != nil {
-		t.Fatal(err)
-	}
-	text, _ := io.ReadAll(resp.Body)
-	resp.Body.Close()
-	http.DefaultClient.CloseIdleConnections()
-	for _, want := range []string{"kubedyno_hollow_pods_running_total 30", `kubedyno_hollow_pod_patches_total{kind="pending"} 30`, "kubedyno_hollow_start_lateness_seconds_count 30", "go_goroutines", "process_cpu_seconds_total"} {
-		if !strings.Contains(string(text), want) {
-			t.Errorf("metrics have no %q", want)
+	// A node counts a pod when its answer has come, a moment after the API server
+	// has it.
+	wanted := []string{"kubedyno_hollow_pods_running_total 30", `kubedyno_hollow_pod_patches_total{kind="pending"} 30`, "kubedyno_hollow_start_lateness_seconds_count 30", "go_goroutines", "process_cpu_seconds_total"}
+	eventually(t, fmt.Sprintf("metrics with each of %q", wanted), func() bool {
+		resp, err := http.Get(url)
+		if err != nil {
+			t.Fatal(err)
 		}
-	}
+		b, _ := io.ReadAll(resp.Body)
+		resp.Body.Close()
+		return !slices.ContainsFunc(wanted, func(want string) bool { return !strings.Contains(string(b), want) })
+	})
+	http.DefaultClient.CloseIdleConnections()
 
 	for node := range 3 {
 		for i := range 11 {

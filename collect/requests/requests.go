@@ -1,6 +1,7 @@
 // Package requests records who asked the API server for what: from a lab's log
-// of requests, from an audit log, or from what a cluster without one has: the server's own log at -v=3
-// and above, or samples of the requests in its priority-and-fairness filter.
+// of requests, from an audit log, or from what a cluster without one has: the
+// server's own log at -v=3 and above, or samples of the requests in its
+// priority-and-fairness filter.
 //
 // Start with New.
 package requests
@@ -37,9 +38,9 @@ const (
 type Options struct {
 	// Path of a lab's log of requests, or of an audit log, JSON lines of
 	// audit.k8s.io/v1 at level Metadata or above (--audit-log-path, with
-	// --audit-log-format=json). It must be a
-	// file that this process can read: on an existing cluster, run kubedyno on
-	// the control plane's machine, or mount the log there.
+	// --audit-log-format=json). It must be a file that this process can read: on
+	// an existing cluster, run kubedyno on the control plane's machine, or mount
+	// the log there.
 	Path string
 	// FromStart takes what the file at Path holds already: the API server was
 	// started for this run.

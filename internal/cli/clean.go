@@ -26,7 +26,8 @@ func newCleanCommand(env *Env) *cobra.Command {
 cluster that died in its middle prevents, this does afterwards.
 
 Without --kubeconfig it is about this machine: folders and cgroups of labs whose
-keeper is dead, private copies of kubeconfigs, trace instances in the kernel. Labs and runs that live stay.
+keeper is dead, private copies of kubeconfigs, trace instances in the kernel. Labs
+and runs that live stay.
 
 With --kubeconfig it is about that cluster: namespaces, simulated nodes, and
 storage drivers with their volumes that runs made, told by their labels, names
