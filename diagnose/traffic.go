@@ -266,18 +266,22 @@ type Service struct {
 	Mean, P99 float64 // seconds, during the load; P99 -1 below 100 requests
 	RestN     int
 	RestMean  float64 // before it; -1 unknown
-	// LostSeconds is the requests' time above what is usual: three times what it
-	// was at rest, and 50 ms at least (100 ms where rest was not recorded).
+	// LostSeconds is the requests' time above what is usual: 50 ms, or three times
+	// what enough requests took at rest where that is more, to 100 ms at most.
 	LostSeconds float64
 	Usual       float64
 }
 
 const (
-	// usualFactor and usualLeast are above what a busy, healthy API server
-	// shows beside an idle one: 2-5 ms at rest, 20 ms at 150 pods/s on 2 cores.
-	usualFactor  = 3.0
-	usualLeast   = 0.05
-	usualUnknown = 0.1
+	// usualLeast is above what a busy, healthy API server shows beside an idle
+	// one: 2-5 ms at rest, 20 ms at 150 pods/s on 2 cores. Beyond usualMost no
+	// API server is well, at rest or not. Before a load there are often two or
+	// three requests, of which one may have come from a cache: from restN on they
+	// are a measure.
+	usualFactor = 3.0
+	usualLeast  = 0.05
+	usualMost   = 0.1
+	restN       = 20
 	// slowN is how many requests say that an API server is slow.
 	slowN = 20
 	// slowShare is the share of the requests' time that must be above the usual.
@@ -296,7 +300,7 @@ func (s Service) String() string {
 		text += fmt.Sprintf(" (p99 %s, n=%d)", ms(s.P99), s.N)
 	}
 	if s.RestMean >= 0 {
-		text += fmt.Sprintf(", %s at rest", ms(s.RestMean))
+		text += fmt.Sprintf(", %s at rest (n=%d)", ms(s.RestMean), s.RestN)
 	}
 	return text
 }
@@ -320,10 +324,12 @@ func (v *View) service() Service {
 		return xs
 	}
 	xs, rest := took(v.Requests), took(v.RestRequests)
-	s := Service{N: len(xs), P99: -1, RestN: len(rest), RestMean: -1, Usual: usualUnknown}
+	s := Service{N: len(xs), P99: -1, RestN: len(rest), RestMean: -1, Usual: usualLeast}
 	if len(rest) > 0 {
 		s.RestMean = stat.Mean(rest)
-		s.Usual = max(usualLeast, usualFactor*s.RestMean)
+	}
+	if len(rest) >= restN {
+		s.Usual = max(usualLeast, min(usualFactor*s.RestMean, usualMost))
 	}
 	if len(xs) == 0 {
 		return s

@@ -294,6 +294,9 @@ func (k *keeper) plan(ids *pki, version labVersion) (*plan, error) {
 		}
 		env := maps.Clone(o.Env)
 		if c.name == APIServer && version.RequestLog != "" {
+			if _, set := env[version.RequestLog]; set {
+				return nil, fmt.Errorf("%s.env.%s cannot be set: kubedyno reads the log of requests that it names", APIServer, version.RequestLog)
+			}
 			if env == nil {
 				env = map[string]string{}
 			}

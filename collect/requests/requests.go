@@ -240,8 +240,14 @@ func (c *Collector) follow(ctx context.Context, w sink) (record.Observer, error)
 	if f.bad > 0 {
 		w.Gap(record.Gap{Collector: c.Name(), Reason: fmt.Sprintf("%d of %d lines of %s could not be parsed (first: %s)", f.bad, stats.Lines, name, f.first()), Start: began, End: time.Now()})
 	}
+	if f.events.Lost > 0 {
+		w.Gap(record.Gap{Collector: c.Name(), Reason: fmt.Sprintf("the API server could not write %d lines of its log of requests: the disk failed or was too slow", f.events.Lost), Start: began, End: time.Now()})
+	}
 	if f.events.Forgotten > 0 {
 		w.Gap(record.Gap{Collector: c.Name(), Reason: fmt.Sprintf("%d requests that were open for long are known only if they ended: too many at a time", f.events.Forgotten)})
+	}
+	if f.own {
+		name = "the log of requests"
 	}
 	notes := []string{fmt.Sprintf("%d lines, %.1f MB of %s", stats.Lines, float64(stats.Bytes)/1e6, strings.TrimPrefix(name, "the "))}
 	if c.source == audit.SourceLog {

@@ -94,6 +94,28 @@ func TestCollect(t *testing.T) {
 	}
 }
 
+// A lab's log of requests is called so, and says itself what it could not write.
+func TestLogOfRequests(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "requests.log")
+	sized := strings.TrimSuffix(list, "}") + `,"annotations":{"kubedyno.io/response-bytes":"345"}}`
+	if err := os.WriteFile(path, []byte(sized+"\n"+`{"kind":"Lost","lines":5}`+"\n"+sized+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c := New(Options{Path: path, FromStart: true, Quiet: 50 * time.Millisecond})
+	var r recorder
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := c.collect(ctx, &r); err != nil {
+		t.Fatal(err)
+	}
+	if len(r.rows) != 2 || len(r.gaps) != 1 || !strings.Contains(r.gaps[0].Reason, "could not write 5 lines") {
+		t.Errorf("%d rows, gaps %+v", len(r.rows), r.gaps)
+	}
+	if a := c.Account(); !strings.Contains(a.Note, "MB of log of requests") {
+		t.Errorf("account: %+v", a)
+	}
+}
+
 // A log that never becomes quiet is read to the end of the run, not longer.
 func TestBusyLog(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "audit.log")

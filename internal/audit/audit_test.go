@@ -123,6 +123,19 @@ func TestLogOfRequests(t *testing.T) {
 	if row, _, err := e.Line([]byte(strings.Replace(string(sized(list)), `"}}`, `","apiserver.latency.k8s.io/etcd":"700us"}}`, 1))); err != nil || row.EtcdMicros != 700 {
 		t.Errorf("%+v, %v", row, err)
 	}
+	for _, line := range []string{`{"kind":"Lost","lines":5}`, `{"kind":"Lost","lines":2}`} {
+		if _, done, err := e.Line([]byte(line)); done || err != nil {
+			t.Errorf("lost: %v, %v", done, err)
+		}
+	}
+	if e.Lost != 7 {
+		t.Errorf("%d lines lost", e.Lost)
+	}
+	for _, line := range []string{`{"kind":"Lost"}`, `{"kind":"Lost","lines":"5"}`, `{"kind":"Lost","lines":0}`, `{"lines":5}`} {
+		if _, _, err := e.Line([]byte(line)); err == nil {
+			t.Errorf("%s: no error", line)
+		}
+	}
 	if _, done, err := e.Line(sized(fmt.Sprintf(watch, 1, "ResponseStarted"))); done || err != nil {
 		t.Error(done, err)
 	}

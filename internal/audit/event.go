@@ -17,6 +17,9 @@ type Event struct {
 	Stage []byte // aliases the line
 	// Row is the request so far: DoneMicros is the time of the stage.
 	Row record.Request
+	// Lost is how many lines a lab's log of requests says that it lost here;
+	// then there is nothing else.
+	Lost int64
 }
 
 var (
@@ -44,15 +47,18 @@ func NewDecoder() *Decoder { return &Decoder{names: map[string]string{}} }
 func (d *Decoder) Decode(line []byte) (e Event, err error) {
 	d.b, d.i = line, 0
 	var uri, verb []byte
-	kind := false
+	var kind string
 	e.Row = record.Request{ServerMicros: -1, EtcdMicros: -1, QueueMicros: -1, WebhookMicros: -1, ResponseBytes: -1, Source: SourceAudit}
 	var l latencies
 	err = d.object(func(key []byte) error {
 		switch string(key) {
 		case "kind":
-			s, err := d.str()
-			kind = string(s) == "Event"
-			return err
+			kind, err = d.named()
+		case "lines":
+			if kind != "Lost" {
+				return d.skip()
+			}
+			e.Lost, err = d.number(64)
 		case "auditID":
 			e.ID, err = d.hold()
 		case "stage":
@@ -95,7 +101,8 @@ func (d *Decoder) Decode(line []byte) (e Event, err error) {
 		case "responseStatus":
 			return d.object(func(key []byte) (err error) {
 				if string(key) == "code" {
-					e.Row.Code, err = d.code()
+					code, err := d.number(32)
+					e.Row.Code = int32(code)
 					return err
 				}
 				return d.skip()
@@ -118,7 +125,10 @@ func (d *Decoder) Decode(line []byte) (e Event, err error) {
 	if d.i != len(d.b) {
 		return Event{}, errSyntax
 	}
-	if !kind || len(e.Stage) == 0 || e.Row.ReceivedMicros == 0 {
+	if kind == "Lost" && e.Lost > 0 {
+		return Event{Lost: e.Lost}, nil
+	}
+	if kind != "Event" || len(e.Stage) == 0 || e.Row.ReceivedMicros == 0 {
 		return Event{}, errEvent
 	}
 	l.fill(&e.Row)
@@ -432,17 +442,18 @@ func (d *Decoder) name(b []byte) string {
 	return s
 }
 
-func (d *Decoder) code() (int32, error) {
+// number reads an integer of so many bits.
+func (d *Decoder) number(bits int) (int64, error) {
 	d.space()
 	start := d.i
 	for d.i < len(d.b) && !delimiter(d.b[d.i]) {
 		d.i++
 	}
-	n, err := strconv.ParseInt(string(d.b[start:d.i]), 10, 32)
+	n, err := strconv.ParseInt(string(d.b[start:d.i]), 10, bits)
 	if err != nil {
 		return 0, errSyntax
 	}
-	return int32(n), nil
+	return n, nil
 }
 
 // time reads a timestamp into microseconds. null is none.

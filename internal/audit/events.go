@@ -21,6 +21,8 @@ type Events struct {
 	Panics int64
 	// Forgotten requests were open beyond what is remembered.
 	Forgotten int64
+	// Lost lines could not be written, a lab's log of requests says.
+	Lost int64
 	// Newest is the latest stage seen, in microseconds.
 	Newest int64
 }
@@ -33,6 +35,10 @@ func (e *Events) Line(line []byte) (row record.Request, done bool, err error) {
 	event, err := e.decoder.Decode(line)
 	if err != nil {
 		return record.Request{}, false, err
+	}
+	if event.Lost > 0 {
+		e.Lost += event.Lost
+		return record.Request{}, false, nil
 	}
 	e.Newest = max(e.Newest, event.Row.DoneMicros)
 	switch string(event.Stage) {

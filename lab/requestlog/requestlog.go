@@ -12,6 +12,9 @@ package requestlog
 
 import (
 	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -28,25 +31,27 @@ import (
 const (
 	// flushAfter is how long a line may wait to be written.
 	flushAfter = 100 * time.Millisecond
-	// flushAt bytes are written at once, and more than maxKept are not kept
-	// while writing fails.
-	flushAt = 256 << 10
+	// maxKept bytes wait at most while writing fails or is slow.
 	maxKept = 16 << 20
 )
 
 // A Log writes lines. Its methods wrap the parts of an API server's handler
-// chain that know what a line says.
+// chain that know what a line says. No request waits for the writing.
 type Log struct {
 	longRunning request.LongRunningRequestCheck
 	now         func() time.Time
 	last        atomic.Uint64 // number of a request that has no audit ID
 
-	mu      sync.Mutex
+	writing sync.Mutex // held while out is written; taken before mu
 	w       io.Writer
-	pending []byte
-	armed   bool // a flush will come
-	lost    int64
-	err     error // the last failure to write
+	out     []byte
+
+	mu         sync.Mutex
+	pending    []byte
+	held       int  // length of out
+	armed      bool // a flush will come
+	lost, told int64
+	err        error // the first failure to write
 }
 
 // New returns a log that writes to w. longRunning tells watches and the like,
@@ -55,53 +60,67 @@ func New(w io.Writer, longRunning request.LongRunningRequestCheck) *Log {
 	return &Log{w: w, longRunning: longRunning, now: time.Now}
 }
 
-// Close writes what was not written yet. It reports how many lines were lost and
-// why, which is nil where none were.
-func (l *Log) Close() (lost int64, err error) {
+// Close writes what was not written yet. It fails where lines were lost.
+func (l *Log) Close() error {
+	l.flush()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.flush()
-	if n := len(l.pending); n > 0 {
-		l.lost++ // at the least
-		l.pending = nil
+	lost := l.lost + int64(bytes.Count(l.out, []byte{'\n'}))
+	if lost == 0 {
+		return nil
 	}
-	if l.lost == 0 {
-		return 0, nil
+	why := l.err
+	if why == nil {
+		why = errors.New("writing did not keep up")
 	}
-	return l.lost, l.err
+	return fmt.Errorf("%d lines were lost: %w", lost, why)
 }
 
 // put adds a line.
 func (l *Log) put(line []byte) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if len(l.pending)+len(line) > maxKept {
+	if l.held+len(l.pending)+len(line) > maxKept {
 		l.lost++
-		return
+	} else {
+		l.pending = append(l.pending, line...)
 	}
-	l.pending = append(l.pending, line...)
-	switch {
-	case len(l.pending) >= flushAt && l.err == nil:
-		l.flush()
-	case !l.armed:
+	if !l.armed {
 		l.armed = true
-		time.AfterFunc(flushAfter, func() {
-			l.mu.Lock()
-			defer l.mu.Unlock()
-			l.armed = false
-			l.flush()
-		})
+		time.AfterFunc(flushAfter, l.flush)
 	}
 }
 
 // flush writes what is pending; what cannot be written waits for the next line.
+// Where lines were lost, a line says how many, so that a reader of the log knows.
 func (l *Log) flush() {
-	if len(l.pending) == 0 {
+	l.writing.Lock()
+	defer l.writing.Unlock()
+	l.mu.Lock()
+	l.armed = false
+	if len(l.out) > 0 {
+		l.out = append(l.out, l.pending...)
+		l.pending = l.pending[:0]
+	} else {
+		l.out, l.pending = l.pending, l.out
+		if l.lost > l.told {
+			l.out = fmt.Appendf(l.out, "{\"kind\":\"Lost\",\"lines\":%d}\n", l.lost-l.told)
+			l.told = l.lost
+		}
+	}
+	l.held = len(l.out)
+	l.mu.Unlock()
+	if l.held == 0 {
 		return
 	}
-	n, err := l.w.Write(l.pending)
-	l.pending = l.pending[:copy(l.pending, l.pending[n:])]
-	l.err = err
+	n, err := l.w.Write(l.out)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.out = l.out[:copy(l.out, l.out[n:])]
+	l.held = len(l.out)
+	if l.err == nil {
+		l.err = err
+	}
 }
 
 // asked is what is known of a request while it is served. The chain may give a

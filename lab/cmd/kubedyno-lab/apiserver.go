@@ -94,8 +94,8 @@ func runAPIServer(ctx context.Context, o options.CompletedOptions, path string) 
 		return log.Handler(build(handler, &noting))
 	}
 	err = serve(ctx, config)
-	if lost, why := log.Close(); lost > 0 {
-		err = errors.Join(err, fmt.Errorf("the log of requests lost %d lines: %w", lost, why))
+	if why := log.Close(); why != nil {
+		err = errors.Join(err, fmt.Errorf("write the log of requests: %w", why))
 	}
 	return err
 }
