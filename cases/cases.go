@@ -65,6 +65,8 @@ type Arm struct {
 	QuickSet []string `yaml:"quickSet"`
 	// Patch is a component that is built for the arm.
 	Patch *Patch `yaml:"patch"`
+	// Program is a component of another version, which is built for the arm.
+	Program *Program `yaml:"program"`
 	// Runs is how many runs there are, QuickRuns in a quick run; 0 leaves the arm
 	// out.
 	Runs      int `yaml:"runs"`
@@ -192,6 +194,11 @@ func (c *Case) check(name string) error {
 		}
 		if a.Patch != nil {
 			if err := a.Patch.check(); err != nil {
+				return fmt.Errorf("arm %q: %w", a.Name, err)
+			}
+		}
+		if a.Program != nil {
+			if err := a.Program.check(); err != nil {
 				return fmt.Errorf("arm %q: %w", a.Name, err)
 			}
 		}

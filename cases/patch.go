@@ -39,10 +39,26 @@ func (p *Patch) check() error {
 	return nil
 }
 
-// A Builder builds kubedyno-lab with patches.
+// A Program is a component that an arm takes from another program than the lab's:
+// another version of it.
+type Program struct {
+	Component string `yaml:"component"`
+	// Folder is a Go module in programs, with the program in main.go.
+	Folder string `yaml:"folder"`
+}
+
+func (p *Program) check() error {
+	if p.Component == "" || p.Folder == "" || p.Folder != filepath.Base(p.Folder) {
+		return errors.New("program: it needs a component, and a folder of programs")
+	}
+	return nil
+}
+
+// A Builder builds what arms need.
 type Builder struct {
-	// Lab is the folder of kubedyno-lab's module.
-	Lab string
+	// Lab is the folder of kubedyno-lab's module, Programs that of other programs.
+	Lab      string
+	Programs string
 	// Cache is where what was built is kept: a second run finds it there.
 	Cache string
 	// Told is told before something is built, which takes minutes.
@@ -52,32 +68,94 @@ type Builder struct {
 // labModule is the module that has all components.
 const labModule = "module github.com/kubedyno/kubedyno/lab\n"
 
-// Build returns the program with a patch in it. The Go command and, where modules
+// Build returns kubedyno-lab with a patch in it. The Go command and, where modules
 // are not on this machine yet, a module proxy are needed.
 func (b Builder) Build(ctx context.Context, p *Patch, source []byte) (string, error) {
 	mod, err := os.ReadFile(filepath.Join(b.Lab, "go.mod"))
 	if err != nil || !bytes.Contains(mod, []byte(labModule)) {
 		return "", errors.New("the source of kubedyno-lab is not here: run this in a checkout of kubedyno, with the kubedyno-lab that was built there")
 	}
-	version, err := b.command(ctx, "go", "version")
+	version, err := b.command(ctx, b.Lab, "go", "version")
 	if err != nil {
 		return "", err
 	}
-	flags, err := b.command(ctx, "sh", "hack/ldflags")
+	flags, err := b.command(ctx, b.Lab, "sh", "hack/ldflags")
 	if err != nil {
 		return "", err
 	}
-	sum := sha256.New()
-	fmt.Fprintf(sum, "%s\n%s\n%+v\n%s\n", version, flags, *p, source)
+	of := []string{version, flags, fmt.Sprintf("%+v", *p), string(source)}
 	for _, name := range []string{"go.mod", "go.sum", "cmd/kubedyno-lab/main.go"} {
 		data, err := os.ReadFile(filepath.Join(b.Lab, name))
 		if err != nil {
 			return "", fmt.Errorf("source of kubedyno-lab: %w", err)
 		}
-		sum.Write(data)
+		of = append(of, string(data))
+	}
+	return b.once(of, "kubedyno-lab", func(work string) error {
+		b.Told(fmt.Sprintf("building %s with one call more in %s/%s (once; some minutes)", p.Component, p.Module, p.Package))
+		module, err := b.module(ctx, p.Module)
+		if err != nil {
+			return err
+		}
+		copied := filepath.Join(work, "module")
+		if err := os.CopyFS(copied, os.DirFS(module)); err != nil {
+			return fmt.Errorf("copy %s: %w", p.Module, err)
+		}
+		if err := p.apply(copied, source); err != nil {
+			return err
+		}
+		// The lab's own go.mod stays as it is: another one, with one replacement
+		// more, takes its place for this build.
+		for _, name := range []string{"go.mod", "go.sum"} {
+			data, err := os.ReadFile(filepath.Join(b.Lab, name))
+			if err == nil {
+				err = os.WriteFile(filepath.Join(work, name), data, 0o644)
+			}
+			if err != nil {
+				return fmt.Errorf("copy the lab's %s: %w", name, err)
+			}
+		}
+		modfile := filepath.Join(work, "go.mod")
+		if _, err := b.command(ctx, b.Lab, "go", "mod", "edit", "-replace="+p.Module+"="+copied, modfile); err != nil {
+			return err
+		}
+		_, err = b.command(ctx, b.Lab, "go", "build", "-modfile="+modfile, "-trimpath", "-ldflags", flags, "-o", filepath.Join(work, "kubedyno-lab"), "./cmd/kubedyno-lab")
+		return err
+	})
+}
+
+// BuildProgram returns the program of a folder of b.Programs. The Go command and,
+// where modules are not on this machine yet, a module proxy are needed.
+func (b Builder) BuildProgram(ctx context.Context, p *Program) (string, error) {
+	dir := filepath.Join(b.Programs, p.Folder)
+	var of []string
+	for _, name := range []string{"go.mod", "go.sum", "main.go"} {
+		data, err := os.ReadFile(filepath.Join(dir, name))
+		if err != nil {
+			return "", fmt.Errorf("the source of %s is not here: run this in a checkout of kubedyno, with the kubedyno-lab that was built there", p.Folder)
+		}
+		of = append(of, string(data))
+	}
+	version, err := b.command(ctx, dir, "go", "version")
+	if err != nil {
+		return "", err
+	}
+	return b.once(append(of, version), p.Folder, func(work string) error {
+		b.Told(fmt.Sprintf("building %s (once; a minute or two)", p.Folder))
+		_, err := b.command(ctx, dir, "go", "build", "-trimpath", "-ldflags", "-s -w", "-o", filepath.Join(work, p.Folder), ".")
+		return err
+	})
+}
+
+// once returns the program that build leaves under its name in a folder that it is
+// given, and that one of before where it was made of the same.
+func (b Builder) once(of []string, name string, build func(work string) error) (string, error) {
+	sum := sha256.New()
+	for _, part := range of {
+		fmt.Fprintf(sum, "%d\n%s\n", len(part), part)
 	}
 	dir := filepath.Join(b.Cache, fmt.Sprintf("%x", sum.Sum(nil)[:8]))
-	program := filepath.Join(dir, "kubedyno-lab")
+	program := filepath.Join(dir, name)
 	if _, err := os.Stat(program); err == nil {
 		return program, nil
 	}
@@ -89,38 +167,10 @@ func (b Builder) Build(ctx context.Context, p *Patch, source []byte) (string, er
 		return "", fmt.Errorf("folder to build in: %w", err)
 	}
 	defer os.RemoveAll(work)
-	b.Told(fmt.Sprintf("building %s with one call more in %s/%s (once; some minutes)", p.Component, p.Module, p.Package))
-	module, err := b.module(ctx, p.Module)
-	if err != nil {
+	if err := build(work); err != nil {
 		return "", err
 	}
-	copied := filepath.Join(work, "module")
-	if err := os.CopyFS(copied, os.DirFS(module)); err != nil {
-		return "", fmt.Errorf("copy %s: %w", p.Module, err)
-	}
-	if err := p.apply(copied, source); err != nil {
-		return "", err
-	}
-	// The lab's own go.mod stays as it is: another one, with one replacement
-	// more, takes its place for this build.
-	for _, name := range []string{"go.mod", "go.sum"} {
-		data, err := os.ReadFile(filepath.Join(b.Lab, name))
-		if err == nil {
-			err = os.WriteFile(filepath.Join(work, name), data, 0o644)
-		}
-		if err != nil {
-			return "", fmt.Errorf("copy the lab's %s: %w", name, err)
-		}
-	}
-	modfile := filepath.Join(work, "go.mod")
-	if _, err := b.command(ctx, "go", "mod", "edit", "-replace="+p.Module+"="+copied, modfile); err != nil {
-		return "", err
-	}
-	built := filepath.Join(work, "kubedyno-lab")
-	if _, err := b.command(ctx, "go", "build", "-modfile="+modfile, "-trimpath", "-ldflags", flags, "-o", built, "./cmd/kubedyno-lab"); err != nil {
-		return "", err
-	}
-	if err := os.Rename(built, program); err != nil {
+	if err := os.Rename(filepath.Join(work, name), program); err != nil {
 		return "", fmt.Errorf("keep what was built: %w", err)
 	}
 	return program, nil
@@ -129,10 +179,10 @@ func (b Builder) Build(ctx context.Context, p *Patch, source []byte) (string, er
 // module is the folder of a module of the lab's, which is downloaded where it is
 // not on this machine.
 func (b Builder) module(ctx context.Context, path string) (string, error) {
-	dir, err := b.command(ctx, "go", "list", "-m", "-f", "{{.Dir}}", path)
+	dir, err := b.command(ctx, b.Lab, "go", "list", "-m", "-f", "{{.Dir}}", path)
 	if err == nil && dir == "" {
-		if _, err = b.command(ctx, "go", "mod", "download", path); err == nil {
-			dir, err = b.command(ctx, "go", "list", "-m", "-f", "{{.Dir}}", path)
+		if _, err = b.command(ctx, b.Lab, "go", "mod", "download", path); err == nil {
+			dir, err = b.command(ctx, b.Lab, "go", "list", "-m", "-f", "{{.Dir}}", path)
 		}
 	}
 	if err == nil && dir == "" {
@@ -141,11 +191,11 @@ func (b Builder) module(ctx context.Context, path string) (string, error) {
 	return dir, err
 }
 
-// command runs a program in the lab's folder, as make builds the lab, and returns
-// what it prints.
-func (b Builder) command(ctx context.Context, name string, args ...string) (string, error) {
+// command runs a program in a folder, as make builds the lab, and returns what it
+// prints.
+func (Builder) command(ctx context.Context, dir, name string, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, name, args...)
-	cmd.Dir = b.Lab
+	cmd.Dir = dir
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOWORK=off")
 	var out, said bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &said

@@ -2,6 +2,7 @@ package cases
 
 import (
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -49,6 +50,75 @@ func TestApplyPatch(t *testing.T) {
 		if _, err := apply(of.p, of.files); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want %s", err, want)
 		}
+	}
+}
+
+// What an arm needs is built once, again when its source has changed, and not at all
+// where the source is not.
+func TestBuildProgram(t *testing.T) {
+	source, built := t.TempDir(), 0
+	b := Builder{Programs: source, Cache: t.TempDir(), Told: func(string) { built++ }}
+	p := &Program{Component: "etcd", Folder: "other"}
+	if _, err := b.BuildProgram(t.Context(), p); err == nil || !strings.Contains(err.Error(), "the source of other is not here") {
+		t.Fatalf("got %v", err)
+	}
+	write := func(version string) {
+		t.Helper()
+		for name, text := range map[string]string{
+			"go.mod": "module example.com/other\n\ngo 1.26\n", "go.sum": "",
+			"main.go": "package main\n\nimport \"fmt\"\n\nfunc main() { fmt.Print(\"" + version + "\") }\n",
+		} {
+			if err := os.MkdirAll(filepath.Join(source, "other"), 0o755); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(filepath.Join(source, "other", name), []byte(text), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	for i, version := range []string{"3.5", "3.5", "3.4"} {
+		write(version)
+		program, err := b.BuildProgram(t.Context(), p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if out, err := exec.CommandContext(t.Context(), program).Output(); err != nil || string(out) != version {
+			t.Errorf("%d: %q, %v", i, out, err)
+		}
+	}
+	if built != 2 {
+		t.Errorf("built %d times", built)
+	}
+	write("\"")
+	if _, err := b.BuildProgram(t.Context(), p); err == nil || !strings.Contains(err.Error(), "go build") {
+		t.Errorf("what does not compile: %v", err)
+	}
+	left, err := filepath.Glob(filepath.Join(b.Cache, "*", "build*"))
+	if err != nil || len(left) > 0 {
+		t.Errorf("left behind: %v, %v", left, err)
+	}
+}
+
+// The programs that cases name are there.
+func TestPrograms(t *testing.T) {
+	n := 0
+	for _, name := range Names() {
+		c, err := Find(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, a := range c.Arms {
+			if a.Program == nil {
+				continue
+			}
+			n++
+			if _, err := os.Stat(filepath.Join("programs", a.Program.Folder, "main.go")); err != nil {
+				t.Errorf("%s: arm %s: %v", c.Name, a.Name, err)
+			}
+		}
+	}
+	if n == 0 {
+		t.Error("no arm has a program")
 	}
 }
 

@@ -158,21 +158,31 @@ func (c *Case) build(ctx context.Context, o Options) (not map[string]string, err
 	not = map[string]string{}
 	for i := range c.Arms {
 		a := &c.Arms[i]
-		if a.Patch == nil || a.runs(o.Quick) == 0 || !of(o.Only, a.Name) {
+		if a.runs(o.Quick) == 0 || !of(o.Only, a.Name) {
 			continue
 		}
-		source, err := files.ReadFile(path.Join("data", c.Name, a.Patch.Source))
-		if err != nil {
-			return nil, fmt.Errorf("source of arm %s: %w", a.Name, err)
+		var component, program string
+		switch {
+		case a.Patch != nil:
+			var source []byte
+			if source, err = files.ReadFile(path.Join("data", c.Name, a.Patch.Source)); err != nil {
+				return nil, fmt.Errorf("source of arm %s: %w", a.Name, err)
+			}
+			component = a.Patch.Component
+			program, err = o.Builder.Build(ctx, a.Patch, source)
+		case a.Program != nil:
+			component = a.Program.Component
+			program, err = o.Builder.BuildProgram(ctx, a.Program)
+		default:
+			continue
 		}
-		program, err := o.Builder.Build(ctx, a.Patch, source)
 		switch {
 		case ctx.Err() != nil:
 			return nil, context.Cause(ctx)
 		case err != nil:
-			not[a.Name] = fmt.Sprintf("%s was not built: %v", a.Patch.Component, err)
+			not[a.Name] = fmt.Sprintf("%s was not built: %v", component, err)
 		default:
-			a.built = a.Patch.Component + ".binary=" + program
+			a.built = component + ".binary=" + program
 		}
 	}
 	return not, nil

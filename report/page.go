@@ -569,7 +569,13 @@ type RequestGroup struct {
 	Count    int     `json:"count"`
 	Errors   int     `json:"errors"` // answered with 400 or above
 	Seconds  float64 `json:"seconds"`
-	Cells    []int   `json:"cells"` // step (as the difference to the one before), requests, tenths of milliseconds: of each step with any
+	// Which part of Seconds the API server spent where, by its own clocks, from 0 to
+	// 1; null where it does not tell.
+	Etcd     *float64 `json:"etcd"`
+	Queued   *float64 `json:"queued"` // by priority and fairness
+	Webhooks *float64 `json:"webhooks"`
+	Bytes    *int64   `json:"bytes"` // of answers; null where they are not told
+	Cells    []int    `json:"cells"` // step (as the difference to the one before), requests, tenths of milliseconds: of each step with any
 }
 
 // Mark is a stretch of seconds.

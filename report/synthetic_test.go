@@ -154,6 +154,7 @@ func synthRequests(in rows) []record.Request {
 			r := record.Request{
 				ReceivedMicros: done - took, DoneMicros: done, Verb: verb, Resource: "pods", Subresource: subresource, Namespace: p.Namespace, Name: p.Name,
 				User: "system:" + agent, UserAgent: agent + "/v1.36.3 (linux/amd64) kubernetes/0123abc", Code: 200,
+				ServerMicros: took, EtcdMicros: -1, QueueMicros: took / 20, WebhookMicros: 0, ResponseBytes: 1500,
 			}
 			if i%50 == 0 {
 				r.Code = 409
@@ -165,7 +166,7 @@ func synthRequests(in rows) []record.Request {
 		one("kubedyno-hollow", "patch", "status", p.RunningMicros, 5000)
 	}
 	at := in.pods[0].CreatedMicros
-	out = append(out, record.Request{ReceivedMicros: at, DoneMicros: at + 60e6, Verb: "watch", Resource: "pods", UserAgent: "kubedyno-hollow/v1", Code: 200})
+	out = append(out, record.Request{ReceivedMicros: at, DoneMicros: at + 60e6, Verb: "watch", Resource: "pods", UserAgent: "kubedyno-hollow/v1", Code: 200, ServerMicros: -1, EtcdMicros: -1, QueueMicros: -1, WebhookMicros: -1, ResponseBytes: 900_000})
 	slices.SortStableFunc(out, func(a, b record.Request) int { return cmp.Compare(a.ReceivedMicros, b.ReceivedMicros) })
 	return out
 }

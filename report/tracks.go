@@ -87,6 +87,33 @@ type requestSum struct {
 	RequestGroup
 	micros int64
 	steps  map[int]*[2]int64 // requests and microseconds
+
+	etcd, queued, webhooks, bytes told
+}
+
+// told is a sum over the requests that it is told of.
+type told struct{ n, sum int64 }
+
+func (t *told) add(x int64) {
+	if x >= 0 {
+		t.n++
+		t.sum += x
+	}
+}
+
+func (t *told) join(o told) { t.n, t.sum = t.n+o.n, t.sum+o.sum }
+
+// of says whether nearly all of so many requests are told of: those that were open
+// at the end are not.
+func (t *told) of(count int) bool { return t.n > 0 && float64(t.n) >= 0.99*float64(count) }
+
+// part is which part of the time a sum is.
+func (g *requestSum) part(t told) *float64 {
+	if g.Long || g.micros <= 0 || !t.of(g.Count) {
+		return nil
+	}
+	p := min(1, float64(t.sum)/float64(g.micros))
+	return &p
 }
 
 type requestSums struct {
@@ -127,6 +154,10 @@ func (s *requestSums) add(r *record.Request) {
 	if r.Code >= 400 {
 		g.Errors++
 	}
+	g.etcd.add(r.EtcdMicros)
+	g.queued.add(r.QueueMicros)
+	g.webhooks.add(r.WebhookMicros)
+	g.bytes.add(r.ResponseBytes)
 	if took := r.DoneMicros - r.ReceivedMicros; took > 0 && !g.Long {
 		g.micros += took
 		cell[1] += took
@@ -147,6 +178,10 @@ func (s *requestSums) groups() []RequestGroup {
 			rest.Count += g.Count
 			rest.Errors += g.Errors
 			rest.micros += g.micros
+			rest.etcd.join(g.etcd)
+			rest.queued.join(g.queued)
+			rest.webhooks.join(g.webhooks)
+			rest.bytes.join(g.bytes)
 			for at, cell := range g.steps {
 				sum := rest.steps[at]
 				if sum == nil {
@@ -162,6 +197,10 @@ func (s *requestSums) groups() []RequestGroup {
 	out := make([]RequestGroup, 0, len(all))
 	for _, g := range all {
 		g.Seconds = float64(g.micros) / 1e6
+		g.Etcd, g.Queued, g.Webhooks = g.part(g.etcd), g.part(g.queued), g.part(g.webhooks)
+		if g.bytes.of(g.Count) {
+			g.Bytes = &g.bytes.sum
+		}
 		at := make([]int, 0, len(g.steps))
 		for k := range g.steps {
 			at = append(at, k)

@@ -1,6 +1,7 @@
 package report
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
@@ -52,6 +53,47 @@ func TestRequestGroups(t *testing.T) {
 	}
 	if len(groups) != maxGroups+1 || count != maxGroups+40 || groups[maxGroups].Count != 40 {
 		t.Errorf("%d groups with %d requests, the last with %d", len(groups), count, groups[len(groups)-1].Count)
+	}
+}
+
+// Where the server spent its time is told where it says so of all requests of a
+// kind, and of no other.
+func TestRequestParts(t *testing.T) {
+	in := synthRows(0)
+	s := newRequestSums(clockOf(in, in.pods))
+	at := in.pods[0].CreatedMicros
+	for i := range 10 {
+		r := record.Request{ReceivedMicros: at, DoneMicros: at + 1000, Verb: "list", Resource: "pods", UserAgent: "a/v1", EtcdMicros: 250, QueueMicros: 0, WebhookMicros: 0, ResponseBytes: 100}
+		s.add(&r)
+		r.Verb, r.EtcdMicros = "create", -1 // a write, which v1.36 does not time
+		r.WebhookMicros = 2000              // two webhooks at a time
+		s.add(&r)
+		r.Verb, r.DoneMicros = "watch", 0
+		s.add(&r)
+		r.Verb, r.DoneMicros, r.QueueMicros, r.WebhookMicros, r.ResponseBytes = "get", at+1000, -1, -1, -1
+		if r.EtcdMicros = -1; i == 0 {
+			r.EtcdMicros = 10 // one of ten is not all
+		}
+		s.add(&r)
+	}
+	say := func(p *float64) string {
+		if p == nil {
+			return "-"
+		}
+		return fmt.Sprint(*p)
+	}
+	got := map[string]string{}
+	for _, g := range s.groups() {
+		bytes := "-"
+		if g.Bytes != nil {
+			bytes = fmt.Sprint(*g.Bytes)
+		}
+		got[g.Verb] = say(g.Etcd) + " " + say(g.Queued) + " " + say(g.Webhooks) + " " + bytes
+	}
+	for verb, want := range map[string]string{"list": "0.25 0 0 1000", "create": "- 0 1 1000", "watch": "- - - 1000", "get": "- - - -"} {
+		if got[verb] != want {
+			t.Errorf("%s: %s, want %s", verb, got[verb], want)
+		}
 	}
 }
 

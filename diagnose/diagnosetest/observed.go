@@ -89,6 +89,14 @@ func (s *script) observe(w []string) (done bool, err error) {
 			x.rest = p.number(strings.TrimSuffix(p.next(), "/s"))
 		}
 		s.series = append(s.series, x)
+	case "healthy":
+		took := p.next()
+		d, err := time.ParseDuration(took)
+		if err != nil {
+			p.fail("%q is not a time such as 6ms", took)
+		}
+		s.healthy[strings.Join(p.words[p.at+1:], " ")] = d.Seconds()
+		p.at = len(p.words)
 	case "requests":
 		s.talks = append(s.talks, p.talk())
 	case "log":

@@ -97,6 +97,7 @@ type script struct {
 	delayed     map[string]float64 // share of the load
 	connections float64
 	flags       map[string][]string
+	healthy     map[string]float64 // features of healthy runs, seconds
 }
 
 type limit struct {
@@ -114,7 +115,7 @@ func Parse(text string) (*Run, error) {
 	s := script{
 		pods: 1500, deployments: 1, cores: 2, busy: -1,
 		controller: limit{qps: 20, burst: 30}, scheduler: limit{qps: 50, burst: 100},
-		decides: time.Millisecond, quotas: map[string]quota{}, written: map[string]float64{}, delayed: map[string]float64{}, flags: map[string][]string{}, status: record.StatusComplete, no: map[string]bool{}, seed: 1,
+		decides: time.Millisecond, quotas: map[string]quota{}, written: map[string]float64{}, delayed: map[string]float64{}, flags: map[string][]string{}, healthy: map[string]float64{}, status: record.StatusComplete, no: map[string]bool{}, seed: 1,
 	}
 	var lines []string
 	for line := range strings.Lines(text) {
@@ -577,7 +578,7 @@ func (s *script) describe(r *Run) {
 		Schema: record.Schema, ID: "20260102T150000Z-test01", Name: "test", Started: epoch.Add(-time.Minute), Ended: r.steady.End, Status: s.status,
 		Cluster:  record.Cluster{Kind: "lab", Version: "v1.36.3"},
 		Machine:  record.Machine{CPUs: s.cores},
-		Workload: record.Workload{ExpectedPods: s.pods, OfferedRate: s.bareRate},
+		Workload: record.Workload{ExpectedPods: s.pods, OfferedRate: s.bareRate, Shape: "test"},
 		Nodes:    record.Nodes{Count: 50, Identity: "own", Simulated: true},
 		Phases: []record.Phase{
 			{Name: "settle", Kind: record.PhaseSettle, Start: epoch.Add(-settle * time.Second), End: epoch},
@@ -609,6 +610,12 @@ func (s *script) describe(r *Run) {
 		}
 	}
 	r.meta = m
+	if key, ok := m.CalibrationKey(); ok && len(s.healthy) > 0 {
+		r.calibration = &record.Calibration{Of: key, Features: map[string]record.Healthy{}}
+		for name, x := range s.healthy {
+			r.calibration.Features[name] = record.HealthyOf([]float64{0.95 * x, 0.98 * x, x, 1.02 * x, 1.05 * x})
+		}
+	}
 }
 
 func flags(l limit) []string {

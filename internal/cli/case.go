@@ -255,11 +255,12 @@ func runCase(ctx context.Context, env *Env, c *cases.Case, o cases.Options) (*ca
 // built in.
 func builder(env *Env, name string) cases.Builder {
 	cache := cmp.Or(env.Getenv("XDG_CACHE_HOME"), filepath.Join(env.Getenv("HOME"), ".cache"))
-	b := cases.Builder{Lab: "lab", Cache: filepath.Join(cache, "kubedyno", "built"), Told: func(text string) {
+	b := cases.Builder{Lab: "lab", Programs: filepath.Join("cases", "programs"), Cache: filepath.Join(cache, "kubedyno", "built"), Told: func(text string) {
 		fmt.Fprintf(env.Stderr, "case %s: %s\n", name, text)
 	}}
 	if path, err := lab.FindLab(); err == nil {
-		b.Lab = filepath.Join(filepath.Dir(path), "..", "lab")
+		root := filepath.Join(filepath.Dir(path), "..")
+		b.Lab, b.Programs = filepath.Join(root, "lab"), filepath.Join(root, "cases", "programs")
 	}
 	return b
 }

@@ -558,6 +558,10 @@ export interface RequestGroup {
   count: number;
   errors: number; // answered with 400 or above
   seconds: number;
+  etcd: number | null;
+  queued: number | null; // by priority and fairness
+  webhooks: number | null;
+  bytes: number | null; // of answers; null where they are not told
   cells: number[]; // step (as the difference to the one before), requests, tenths of milliseconds: of each step with any
 }
 

@@ -10,6 +10,7 @@ import (
 
 const (
 	commits = "etcd_disk_backend_commit_duration_seconds"
+	saved   = "etcd_snap_fsync_duration_seconds_count"
 	// often is the rate of commits that the defaults do not reach, beside those
 	// that snapshots of the log ask for: etcd commits every 100 ms, and early only
 	// for 10,000 changes. Without a flag that says so it must be twice that.
@@ -47,11 +48,14 @@ func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
 		return diagnose.NotAssessed("%s of etcd", commits)
 	}
 	rate, busy := n/v.Span(), spent/v.Span()
-	snapshots, _ := v.Increase(diagnose.Etcd, "etcd_snap_fsync_duration_seconds_count", nil)
+	snapshots, counted := v.Increase(diagnose.Etcd, saved, nil)
 	set, text := flags(v)
 	least := often
 	if len(set) == 0 {
 		least = oftenUnsaid
+	}
+	if rate >= least && !counted {
+		return diagnose.NotAssessed("%s of etcd, for each snapshot asks for a commit", saved)
 	}
 	if rate-snapshots/v.Span() < least && (len(set) == 0 || busy < slowly) {
 		return diagnose.NotThere("etcd committed its database %.1f times a second, which took %.0f %% of the time", rate, 100*busy)

@@ -101,13 +101,19 @@ export interface RequestRow {
   /** Of the whole time: errors are not kept by step. */
   errors: number
   seconds: number
+  /** Which part of the time the server spent where, of the whole time; null: not told. */
+  etcd: number | null
+  queued: number | null
+  webhooks: number | null
+  /** Of answers, in the whole time. */
+  bytes: number | null
 }
 
 /** Requests of the selected steps, or of all; those that took the most time first. */
 export function requestRows(t: Tracks, range: Range | null): RequestRow[] {
   const rows = t.requests.map((g): RequestRow => {
-    const { agent, verb, resource, long, errors } = g
-    if (!range) return { agent, verb, resource, long, errors, count: g.count, seconds: g.seconds }
+    const { cells: _, ...whole } = g
+    if (!range) return whole
     let count = 0
     let seconds = 0
     const [a, b] = steps(t, range)
@@ -116,7 +122,7 @@ export function requestRows(t: Tracks, range: Range | null): RequestRow[] {
       count += n
       seconds += s
     })
-    return { agent, verb, resource, long, errors, count, seconds }
+    return { ...whole, count, seconds }
   })
   return rows.filter((r) => r.count > 0).sort((a, b) => b.seconds - a.seconds || b.count - a.count)
 }

@@ -33,6 +33,8 @@ export function Requests({ rounds, ranges }: { rounds: readonly Round[]; ranges:
   const head = (key: By, label: string) => (
     <th scope="col" class="n" aria-sort={by === key ? 'descending' : 'none'}><button type="button" class="sort" onClick={() => setBy(key)}>{label}{by === key && ' ▾'}</button></th>
   )
+  const parts = places.filter((p) => rows.some((x) => x[p.key] !== null))
+  const sized = rows.some((x) => x.bytes !== null)
   const taken = range && stepsOf(r.tracks, range)
   return (
     <>
@@ -45,7 +47,7 @@ export function Requests({ rounds, ranges }: { rounds: readonly Round[]; ranges:
       <div class="scroll" tabIndex={0}>
         <table class="grid requests">
           <caption>Requests by client, verb and resource</caption>
-          <thead><tr><th scope="col">Client</th><th scope="col">Verb</th><th scope="col">Resource</th>{head('count', 'requests')}{head('seconds', 'time, s')}<th scope="col" class="n">of all time</th>{head('mean', 'mean, ms')}{head('errors', 'refused, whole run')}</tr></thead>
+          <thead><tr><th scope="col">Client</th><th scope="col">Verb</th><th scope="col">Resource</th>{head('count', 'requests')}{head('seconds', 'time, s')}<th scope="col" class="n">of all time</th>{head('mean', 'mean, ms')}{head('errors', 'refused')}{parts.map((p) => <th scope="col" class="n" key={p.key}>{p.label}</th>)}{sized && <th scope="col" class="n">sent, kB</th>}</tr></thead>
           <tbody>
             {(all ? list : list.slice(0, few)).map((x, i) => (
               <tr key={i}>
@@ -53,16 +55,20 @@ export function Requests({ rounds, ranges }: { rounds: readonly Round[]; ranges:
                 <td class="n">{x.count}</td>
                 <td class="n">{x.long ? '–' : num(x.seconds)}</td><td class="n">{x.long || seconds === 0 ? '–' : percent(x.seconds / seconds)}</td>
                 <td class="n">{x.long ? '–' : num((1000 * x.seconds) / x.count)}</td><td class="n">{x.errors || '–'}</td>
+                {parts.map((p) => <td class="n" key={p.key}>{x[p.key] === null ? '–' : percent(x[p.key]!)}</td>)}
+                {sized && <td class="n">{x.bytes === null ? '–' : num(x.bytes / 1000)}</td>}
               </tr>
             ))}
           </tbody>
         </table>
       </div>
       {list.length > few && <button type="button" class="more" onClick={() => setAll(!all)}>{all ? `only the first ${few}` : `all ${list.length}`}</button>}
-      <p class="note">Time is from the request’s arrival to its answer, summed. Watches and streams last as long as their clients want: they are counted when they begin, and have no time.</p>
+      <p class="note">Time is from the request’s arrival to its answer, summed. Watches and streams last as long as their clients want: they are counted when they begin, and have no time. Refused requests{parts.length > 0 && ', what of the time the API server spent in etcd, in queues and in webhooks,'}{sized && ' and what it sent'} are those of the whole run.{parts.length > 0 && ' It does not time what it writes to etcd.'}</p>
     </>
   )
 }
+
+const places = [{ key: 'etcd', label: 'in etcd' }, { key: 'queued', label: 'queued' }, { key: 'webhooks', label: 'in webhooks' }] as const
 
 const value = (x: RequestRow, by: By): number => (by === 'mean' ? x.seconds / x.count : x[by])
 
