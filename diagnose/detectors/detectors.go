@@ -11,6 +11,7 @@ import (
 	"github.com/kubedyno/kubedyno/diagnose/detectors/apfseats"
 	"github.com/kubedyno/kubedyno/diagnose/detectors/auditsink"
 	"github.com/kubedyno/kubedyno/diagnose/detectors/authorization"
+	"github.com/kubedyno/kubedyno/diagnose/detectors/clientway"
 	"github.com/kubedyno/kubedyno/diagnose/detectors/componentcpu"
 	"github.com/kubedyno/kubedyno/diagnose/detectors/conflicts"
 	"github.com/kubedyno/kubedyno/diagnose/detectors/connections"
@@ -99,6 +100,7 @@ var All = []diagnose.Detector{
 	timeouts.Detector,
 	aggregated.Detector,
 	controllerlimit.Detector,
+	clientway.Detector,
 	controllerworkers.Detector,
 	slowremoval.Detector,
 	schedulerlimit.Detector,
@@ -128,7 +130,7 @@ not assessed (and what is missing). A pod-second is explained once. Waiting meas
 
 **Lost** is what pods waited in a stage above what a healthy one takes: submit and accept 0.1 s, controller 0.5 s, queue + decide + bind 0.5 s together, start 1 s on simulated
 nodes (their declared p99) and 5 s on real ones, observe 0.1 s. Nothing is a bottleneck unless pods lost at least 10 % of their way and 0.5 s each, or
-requests on one object took longer than three times what they took at rest (50 ms at least; 100 ms where rest was not recorded), on average and in sum; the harness' own requests do not count.
+requests on one object took longer than 50 ms (where at rest enough of them took long, three times that, to 100 ms at most), on average and in sum; the harness' own requests do not count.
 
 **Waste and risk** hold nobody up, or not yet. They need no symptom, stand for their own cost (requests, the API server's CPU, the client's) and come after what holds the run back.
 

@@ -44,14 +44,14 @@ var Detector = diagnose.Detector{
 **Evidence.** The workers are busy: workqueue_work_duration_seconds_sum grows by at least 0.85 s a second for each of them; keys wait at least 0.25 s for one
 (workqueue_queue_duration_seconds); pods lose time in stage controller.
 
-**Contradicting.** Answers of the API server that are slow: workers wait for them, and more workers would too. Where there are fewer workers than by default, the part of the wait that those missing would have taken away counts all the same. Less than half of the workers' time may be waiting in the client's limiter (rest_client_rate_limiter_duration_seconds); else that is the cause. One object cannot be
+**Contradicting.** Answers of the API server that are slow, or long on their way: workers wait for them, and more workers would too. Where there are fewer workers than by default, the part of the wait that those missing would have taken away counts all the same. Less than half of the workers' time may be waiting in the client's limiter (rest_client_rate_limiter_duration_seconds); else that is the cause. One object cannot be
 worked on by two workers: with a single owner of pods this cause is ruled out.
 
 **Look-alikes.** controller-limit (the wait is inside the limiter); a slow API server (each request takes long: then the machine, its quota or etcd are found first); slow start of one ReplicaSet.`,
 	Detect: detect,
 }
 
-func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
+func detect(v *diagnose.View, earlier []diagnose.Finding) diagnose.Outcome {
 	if !v.StagesOK {
 		return diagnose.NotAssessed("stages: %s", v.StagesWhy)
 	}
@@ -69,6 +69,12 @@ func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
 		return diagnose.NotThere("pods lost no time waiting for a controller")
 	case v.Plateau.Seconds() <= 0:
 		return diagnose.NotAssessed("a longer load")
+	}
+	slow, answers := v.API.Slow(), v.API.String()
+	for _, f := range earlier {
+		if f.Component == diagnose.ControllerManager && f.Resource == "network" || f.Resource == "connection" {
+			slow, answers = true, f.Cause
+		}
 	}
 	var clear string
 	assessed := false
@@ -106,13 +112,13 @@ func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
 		// stems from nothing else unless everything is full.
 		claim := lost * wait / (wait + work/keys)
 		slowly := ""
-		if v.API.Slow() && workers < q.workers {
+		if slow && workers < q.workers {
 			// Slow answers keep as many workers as there are busy. What those would have
 			// done that somebody took away is no slow answer's doing.
 			claim *= 1 - workers/q.workers
-			slowly = fmt.Sprintf(" Its workers wait for slow answers (%s), but it had %g of them by default, which would have got through %.1f times as much.", v.API, q.workers, q.workers/workers)
-		} else if v.API.Slow() {
-			clear += fmt.Sprintf("; the workers of %s were busy, but waiting for slow answers: %s", q.name, v.API)
+			slowly = fmt.Sprintf(" Its workers wait for slow answers (%s), but it had %g of them by default, which would have got through %.1f times as much.", answers, q.workers, q.workers/workers)
+		} else if slow {
+			clear += fmt.Sprintf("; the workers of %s were busy, but waiting for slow answers: %s", q.name, answers)
 			continue
 		}
 		more := min(float64(len(owners)), 4*workers)
