@@ -138,7 +138,7 @@ func (c Component) inWords() []string {
 		words = append(words, fmt.Sprintf("with each sync to disk %s longer", formatDuration(c.SyncDelay)))
 	}
 	if c.Latency != 0 {
-		words = append(words, fmt.Sprintf("with %s to it and back", formatDuration(c.Latency)))
+		words = append(words, fmt.Sprintf("with %s more on the way of its requests", formatDuration(c.Latency)))
 	}
 	if c.Files != 0 {
 		words = append(words, fmt.Sprintf("with at most %d open files", c.Files))

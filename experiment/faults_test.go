@@ -88,7 +88,7 @@ func TestMakeRefuses(t *testing.T) {
 		"actors: [{name: mine, do: events}]":                      "each actor needs a name of its own",
 		"phases: [{name: load, settle: 1s}]":                      "load",
 		"cluster: {components: {etcd: {latency: -5ms}}}":          "must be at least",
-		"cluster: {components: {kube-scheduler: {latency: 5ms}}}": "only the way to etcd",
+		"cluster: {components: {kube-apiserver: {latency: 5ms}}}": "only the way to etcd",
 	} {
 		e, err := Parse("whole.yaml", []byte(hindered))
 		if err != nil {

@@ -206,7 +206,8 @@ type Component struct {
 	// SyncDelay is how much longer each fsync and fdatasync takes.
 	SyncDelay time.Duration `yaml:"syncDelay" rule:"min=100us,max=10s"`
 	// Latency is how much longer what is asked of etcd and its answer take on
-	// their way.
+	// their way; of the controller manager and the scheduler, what they ask of the
+	// API server.
 	Latency time.Duration `yaml:"latency" rule:"min=100us,max=10s"`
 	// Files is how many files it may have open; 0 leaves the limit alone.
 	Files int `yaml:"files" rule:"min=16,max=1000000"`

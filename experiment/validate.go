@@ -475,8 +475,8 @@ func (c *checker) components() {
 		path := "cluster.components." + name
 		comp := c.e.Cluster.Components[name]
 		c.off(path, name, comp)
-		if comp.Latency != 0 && name != "etcd" {
-			c.fail(path+".latency", "only the way to etcd can be made longer: set etcd.latency")
+		if comp.Latency != 0 && name != "etcd" && name != "kube-controller-manager" && name != "kube-scheduler" {
+			c.fail(path+".latency", "only the way to etcd, and those of kube-controller-manager and kube-scheduler to the API server can be made longer")
 		}
 		if comp.Config != nil {
 			c.configuration(path, name, comp)

@@ -37,6 +37,28 @@ var controllers = []Fault{
 		acted:  throttled(controllerManager),
 	},
 	{
+		Name: "far-controllers", Title: "the controller manager is far away from the API server", Holds: "the creation of pods, where there are many small workloads",
+		Parameter: Parameter{Means: "what a request and its answer take longer on the way", Kind: Duration, Low: "20ms", Middle: "100ms", High: "400ms"},
+		Right:     []Place{{Component: controllerManager, Resource: "network"}},
+		Alike:     []string{"few-workers", "controller-limit", "far-etcd"},
+		Doc: `Each request of the controller manager takes a way there and back: another zone, a proxy or a load balancer between them. A worker waits for each answer, and makes several requests one after the other for each object.
+
+**What you see.** Many small Deployments come one after the other; everything is idle, and the API server answers everybody quickly.
+
+**What tells it apart.** rest_client_request_duration_seconds of the controller manager is long without its limiter's part, and the API server's own clock for the same requests is short. With too few workers the answers are quick; with a far etcd the API server's clock is long, too.
+
+**Remedy.** The controller manager beside the API server; mend the network. More workers hide it.`,
+		Change: "cluster: {components: {kube-controller-manager: {latency: {{.Text}}}}}",
+		Show:   "rollouts",
+		acted: func(r *reading, v Value) Effect {
+			mean, n, ok := r.mean("rest_client_request_duration_seconds", on(controllerManager, "verb", "~POST|PUT|PATCH"))
+			if !ok {
+				return missing("rest_client_request_duration_seconds of " + controllerManager)
+			}
+			return judge(mean >= v.Duration.Seconds(), 1000*mean, "ms", "a write of the controller manager took %.0f ms on average (n=%.0f)", 1000*mean, n)
+		},
+	},
+	{
 		Name: "few-workers", Number: "F53", Title: "controllers have too few workers", Holds: "the creation of pods, where there are many small workloads",
 		Parameter: Parameter{Means: "workers of the Deployment and of the ReplicaSet controller", Kind: Number, Low: "3", Middle: "2", High: "1"},
 		Right:     []Place{{controllerManager, "controller", "workers"}},

@@ -18,8 +18,8 @@ type Group struct {
 var LookAlikes = []Group{
 	{"etcd answers late", "the disk's time for a sync, who writes to the disk, how long etcd's threads wait for a CPU, and the fastest reads",
 		[]string{"slow-fsync", "disk-neighbour", "starved-etcd", "far-etcd"}},
-	{"few pods are created", "time in the client's limiter, how busy the workers are, refusals, and the CPU quota",
-		[]string{"controller-limit", "few-workers", "refused-creates", "starved-controllers", "operator-limit"}},
+	{"few pods are created", "time in the client's limiter, how busy the workers are, both clocks of the same requests, refusals, and the CPU quota",
+		[]string{"controller-limit", "few-workers", "far-controllers", "refused-creates", "starved-controllers", "operator-limit"}},
 	{"few pods are bound", "time in the client's limiter, how busy the loop is, the plugin's time, and the CPU quota",
 		[]string{"scheduler-limit", "starved-scheduler", "crowded-terms", "slow-volumes"}},
 	{"every request is slow", "waiting for a seat with idle CPUs beside long execution on full ones, and the time in webhooks, policies and etcd",

@@ -81,7 +81,7 @@ type keeper struct {
 	state    State
 	children map[string]*proc.Process
 	paused   bool
-	proxy    *slow.Proxy // nil where etcd is as near as it is
+	proxies  []*slow.Proxy // of ways that are longer than they are
 }
 
 // A request is a command and where its reply goes.
@@ -430,8 +430,8 @@ func (k *keeper) killAll() {
 // cleanUp removes everything of the lab from this machine.
 func (k *keeper) cleanUp() {
 	k.killAll()
-	if k.proxy != nil {
-		_ = k.proxy.Close()
+	for _, p := range k.proxies {
+		_ = p.Close()
 	}
 	k.spawner.Close()
 	if k.set != nil {

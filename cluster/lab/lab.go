@@ -74,8 +74,9 @@ type Override struct {
 	Off bool `json:"off,omitempty"`
 	// SyncDelay is how much longer each of its syncs to disk takes.
 	SyncDelay time.Duration `json:"syncDelay,omitempty"`
-	// Latency is how much longer what is asked of it and its answer take on their
-	// way. For etcd only.
+	// Latency is how much longer what is asked of etcd and its answer take on their
+	// way; of the controller manager and the scheduler, what they ask of the API
+	// server. For these three only.
 	Latency time.Duration `json:"latency,omitempty"`
 	// Files is how many files it may have open; 0 means as many as we.
 	Files uint64 `json:"files,omitempty"`
@@ -181,8 +182,8 @@ func (o Override) validate(name string, flags []Flag) error {
 	if o.CPU < 0 || o.CPU != 0 && o.CPU < 0.01 {
 		return misuse("%s.cpu=%g: a quota is at least 0.01 cores", name, o.CPU)
 	}
-	if o.Latency != 0 && name != Etcd {
-		return misuse("%s.latency: only the way to etcd can be made longer: set etcd.latency", name)
+	if o.Latency != 0 && name != Etcd && name != ControllerManager && name != Scheduler {
+		return misuse("%s.latency: only the way to etcd, and those of %s and %s to the API server can be made longer", name, ControllerManager, Scheduler)
 	}
 	if o.SyncDelay != 0 {
 		if err := slow.CanDelaySyncs(); err != nil {

@@ -245,15 +245,15 @@ func (w *pkiWriter) serviceAccountKey(key *rsa.PrivateKey) {
 }
 
 // writeKubeconfigs writes one file per user to dir. Everything is inside, so a
-// copy of the file works elsewhere.
-func (p *pki) writeKubeconfigs(dir, name, server string) error {
+// copy of the file works elsewhere. server is where a user finds the API server.
+func (p *pki) writeKubeconfigs(dir, name string, server func(user string) string) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return fmt.Errorf("write kubeconfigs: %w", err)
 	}
 	for user, id := range p.users {
 		context := "kubedyno-" + name
 		cfg := clientcmdapi.Config{
-			Clusters:       map[string]*clientcmdapi.Cluster{context: {Server: server, CertificateAuthorityData: p.caPEM}},
+			Clusters:       map[string]*clientcmdapi.Cluster{context: {Server: server(user), CertificateAuthorityData: p.caPEM}},
 			AuthInfos:      map[string]*clientcmdapi.AuthInfo{user: {ClientCertificateData: id.cert, ClientKeyData: id.key}},
 			Contexts:       map[string]*clientcmdapi.Context{context: {Cluster: context, AuthInfo: user}},
 			CurrentContext: context,

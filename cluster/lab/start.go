@@ -223,7 +223,17 @@ func (k *keeper) plan(ids *pki, version labVersion) (*plan, error) {
 		vars[name] = strconv.Itoa(port)
 		url[name] = "https://127.0.0.1:" + vars[name]
 	}
-	if err := ids.writeKubeconfigs(vars["kubeconfigs"], k.state.Name, url["api-port"]); err != nil {
+	ways, err := k.lengthenWays(vars)
+	if err != nil {
+		return nil, err
+	}
+	server := func(user string) string {
+		if port, far := ways[user]; far {
+			return "https://127.0.0.1:" + port
+		}
+		return url["api-port"]
+	}
+	if err := ids.writeKubeconfigs(vars["kubeconfigs"], k.state.Name, server); err != nil {
 		return nil, err
 	}
 	file := func(elem ...string) string { return filepath.Join(append([]string{dir}, elem...)...) }
@@ -253,10 +263,6 @@ func (k *keeper) plan(ids *pki, version labVersion) (*plan, error) {
 	if version.RequestLog == "" {
 		flags = slices.Concat(flags, auditing)
 	}
-	proxied, err := k.lengthenWay(vars["etcd-client-port"])
-	if err != nil {
-		return nil, err
-	}
 	for _, c := range []struct {
 		name, metrics, pprof, ready, version string
 		grace                                time.Duration
@@ -273,9 +279,9 @@ func (k *keeper) plan(ids *pki, version labVersion) (*plan, error) {
 		if k.leftOut(c.name) {
 			continue
 		}
-		if c.name == APIServer && proxied != "" {
+		if port, far := ways[Etcd]; c.name == APIServer && far {
 			vars = maps.Clone(vars)
-			vars["etcd-client-port"] = proxied
+			vars["etcd-client-port"] = port
 		}
 		args, err := arguments(c.name, flags, o, vars)
 		if err == nil && len(o.Config) > 0 {
@@ -327,26 +333,36 @@ func (k *keeper) plan(ids *pki, version labVersion) (*plan, error) {
 	return p, nil
 }
 
-// lengthenWay opens a proxy in front of etcd where that is to be further away, and
-// returns its port.
-func (k *keeper) lengthenWay(etcdPort string) (port string, err error) {
-	o := k.cfg.Overrides[Etcd]
-	if o.Latency == 0 {
-		return "", nil
-	}
-	proxy, err := slow.Listen(o.Latency)
-	if err != nil {
-		return "", err
+// lengthenWays opens a proxy for each way that is to be longer: in front of etcd for
+// the API server, and in front of the API server for one of its clients. It returns
+// their ports by whose latency it is.
+func (k *keeper) lengthenWays(vars map[string]string) (map[string]string, error) {
+	ways := map[string]string{}
+	var opened []*slow.Proxy
+	for name, target := range map[string]string{Etcd: "etcd-client-port", ControllerManager: "api-port", Scheduler: "api-port"} {
+		o := k.cfg.Overrides[name]
+		if o.Latency == 0 {
+			continue
+		}
+		proxy, err := slow.Listen(o.Latency)
+		if err != nil {
+			for _, p := range opened {
+				_ = p.Close()
+			}
+			return nil, err
+		}
+		opened = append(opened, proxy)
+		go proxy.Serve(context.Background(), "127.0.0.1:"+vars[target])
+		ways[name] = strconv.Itoa(proxy.Port())
 	}
 	k.mu.Lock()
-	before := k.proxy
-	k.proxy = proxy
+	before := k.proxies
+	k.proxies = opened
 	k.mu.Unlock()
-	if before != nil { // of an attempt with other ports
-		_ = before.Close()
+	for _, p := range before { // of an attempt with other ports
+		_ = p.Close()
 	}
-	go proxy.Serve(context.Background(), "127.0.0.1:"+etcdPort)
-	return strconv.Itoa(proxy.Port()), nil
+	return ways, nil
 }
 
 // arguments are a component's flags after its overrides, in the profile's

@@ -29,6 +29,7 @@
 //	scheduler decides 20ms          a cycle takes that long
 //	scheduler decides 2ms growing 5ms
 //	                                likewise, and 5 ms more with each 1,000 pods
+//	scheduler decides 90ms outside  likewise, of its plugins: in an extender
 //	parked 10s                      pods are set aside that long before they are decided
 //	bind takes 2s                   the binding request, or a PreBind plugin
 //	accept takes 1s                 creating a pod, a slow webhook say

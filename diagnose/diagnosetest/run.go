@@ -73,6 +73,7 @@ type script struct {
 	works                 float64
 	decides, bind, accept time.Duration
 	decidesMore           time.Duration // for each 1,000 pods
+	decidesOutside        bool          // of its plugins
 	parked                time.Duration
 	capacity              float64
 	busy, others          float64
@@ -228,8 +229,11 @@ func (s *script) say(w []string) (err error) {
 	case "scheduler":
 		if word(1) == "decides" {
 			s.decides = dur(2)
-			if len(w) > 4 && word(3) == "growing" {
+			switch {
+			case len(w) > 4 && word(3) == "growing":
 				s.decidesMore = dur(4)
+			case len(w) > 3 && word(3) == "outside":
+				s.decidesOutside = true
 			}
 		} else {
 			client(&s.scheduler)
@@ -509,7 +513,11 @@ func (s *script) simulate() *Run {
 	})
 	grow("scheduler_scheduling_algorithm_duration_seconds_count", func(t float64) float64 { return float64(cycles(t)) })
 	count(diagnose.Scheduler, "scheduler_framework_extension_point_duration_seconds_sum", bindSum, "extension_point", "Bind")
-	count(diagnose.Scheduler, "scheduler_framework_extension_point_duration_seconds_sum", decideSum, "extension_point", "Filter")
+	inside := decideSum
+	if s.decidesOutside {
+		inside /= 50
+	}
+	count(diagnose.Scheduler, "scheduler_framework_extension_point_duration_seconds_sum", inside, "extension_point", "Filter")
 	count(diagnose.Scheduler, "rest_client_rate_limiter_duration_seconds_sum", binds.waited)
 	count(diagnose.ControllerManager, "rest_client_rate_limiter_duration_seconds_sum", min(bucket.waited, 250*end))
 	syncs := s.syncs

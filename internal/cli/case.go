@@ -260,7 +260,9 @@ func builder(env *Env, name string) cases.Builder {
 	}}
 	if path, err := lab.FindLab(); err == nil {
 		root := filepath.Join(filepath.Dir(path), "..")
-		b.Lab, b.Programs = filepath.Join(root, "lab"), filepath.Join(root, "cases", "programs")
+		if _, err := os.Stat(filepath.Join(root, "lab", "go.mod")); err == nil { // else it was put elsewhere
+			b.Lab, b.Programs = filepath.Join(root, "lab"), filepath.Join(root, "cases", "programs")
+		}
 	}
 	return b
 }

@@ -2,7 +2,6 @@ package clientway
 
 import (
 	"fmt"
-	"strconv"
 	"strings"
 
 	"github.com/kubedyno/kubedyno/diagnose"
@@ -24,22 +23,18 @@ const (
 	// delayed is the part of the way that may be waiting of the client's threads for
 	// a CPU.
 	delayed = 0.5
-	// streams is client-go's and the server's default of requests at a time on a
-	// connection.
-	streams     = 100
-	streamsFlag = "http2-max-streams-per-connection"
 )
 
 // Detector finds the cause.
 var Detector = diagnose.Detector{
 	Name:  "client-way",
 	Title: "A component's requests take long on their way to the API server",
-	Doc: `A component and the API server each time its requests by their own clocks. What the client's clock has more, without the wait in its own limiter, is the way: the network between them, a proxy, or a place on the connection, which carries so many requests at a time (--` + streamsFlag + `).
+	Doc: `A component and the API server each time its requests by their own clocks. What the client's clock has more, without the wait in its own limiter, is the way: the network between them, a proxy, a load balancer.
 
 **Evidence.** Writes of kube-controller-manager or kube-scheduler take it at least 20 ms longer (rest_client_request_duration_seconds without rest_client_rate_limiter_duration_seconds) than the API server works on them, by its log of requests, and at least twice as long.
-Where less than 2 % of all its requests took less than 5 ms, the distance itself is long; else they queue: for streams of the connection where the flag allows less than 100, and for something unknown where it does not.
+Where less than 2 % of all its requests took less than 5 ms, the distance itself is long; else they queue somewhere on the way, and the finding is likely at the most.
 
-**Contradicting.** A full machine, a quota that stops the API server or the client, threads of the client that wait for a CPU: then requests wait at either end, and not between them.
+**Contradicting.** Where some requests were quick: a full machine, a quota that stops the API server or the client, threads of the client that wait for a CPU: then requests wait at either end, and not between them.
 
 **Claims.** Of what stage controller lost, the part that the way is of the client's time; of stage bind the way of each binding. The risk is named where nobody lost anything.
 
@@ -78,12 +73,14 @@ func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
 		}
 		text := w.String()
 		if w.mean() >= long && w.mean() >= beyond*w.server {
-			if not := elsewhere(v, w); not != "" {
-				text += ", but " + not
-			} else {
-				found = append(found, finding(v, w))
+			under, all, known := floor(v, c)
+			asLong := known && under <= few*all
+			not := elsewhere(v, w)
+			if not == "" || asLong { // what is full lets some pass, and was not full at rest
+				found = append(found, finding(v, w, asLong, under, all))
 				continue
 			}
+			text += ", but " + not
 		}
 		if clear == "" {
 			clear = text
@@ -135,7 +132,15 @@ func elsewhere(v *diagnose.View, w way) string {
 	return ""
 }
 
-func finding(v *diagnose.View, w way) diagnose.Finding {
+// floor is how many of a client's requests were quick since it started, and of how
+// many.
+func floor(v *diagnose.View, component string) (under, all float64, ok bool) {
+	quickly, ok := v.Gauge(component, took+"_bucket", diagnose.Labels{"le": quick}, v.Load)
+	count, okAll := v.Gauge(component, took+"_count", nil, v.Load)
+	return quickly.Last, count.Last, ok && okAll && count.Last >= fewest
+}
+
+func finding(v *diagnose.View, w way, asLong bool, under, all float64) diagnose.Finding {
 	c := w.component
 	f := diagnose.Finding{
 		Class: diagnose.Bottleneck, Component: c, Resource: "network", Sources: 2,
@@ -149,22 +154,11 @@ func finding(v *diagnose.View, w way) diagnose.Finding {
 		Advice:    diagnose.Advice{Text: fmt.Sprintf("Put %s beside the API server (same machine, rack or zone), and look for a proxy, a load balancer, a VPN or a lossy link between them.", c)},
 		RefutedBy: "as long a time of a request that is sent to the API server from its own machine",
 	}
-	under, okUnder := v.Gauge(c, took+"_bucket", diagnose.Labels{"le": quick}, v.Load)
-	all, okAll := v.Gauge(c, took+"_count", nil, v.Load)
-	asLong := okUnder && okAll && all.Last > 0 && under.Last <= few*all.Last
-	if okUnder && okAll && all.Last > 0 {
-		f.Evidence = append(f.Evidence, diagnose.Evidence{Kind: "wait", Ref: took + `_bucket{component="` + c + `",le="` + quick + `"}`, Value: under.Last / all.Last, Unit: "1", Text: fmt.Sprintf("%.0f of all %.0f requests since it started took less than 5 ms", under.Last, all.Last)})
+	if all > 0 {
+		f.Evidence = append(f.Evidence, diagnose.Evidence{Kind: "wait", Ref: took + `_bucket{component="` + c + `",le="` + quick + `"}`, Value: under / all, Unit: "1", Text: fmt.Sprintf("%.0f of all %.0f requests since it started took less than 5 ms", under, all)})
 	}
-	if text, set, _ := v.Flag(diagnose.APIServer, streamsFlag); set && !asLong {
-		if n, err := strconv.Atoi(text); err == nil && n > 0 && n < streams {
-			f.Component, f.Resource = diagnose.APIServer, "connection"
-			f.Cause = fmt.Sprintf("the API server serves %d requests at a time on a connection, and those of %s wait %.0f ms for a place", n, c, 1000*w.mean())
-			f.Summary = fmt.Sprintf("A write takes %s %.0f ms on average, and the API server works on it for %.0f ms: it lets %d requests at a time through on a connection, and the others wait for a place.", c, 1000*w.client, 1000*w.server, n)
-			f.Evidence = append(f.Evidence, diagnose.Evidence{Kind: "pattern", Ref: "kube-apiserver --" + streamsFlag + "=" + text, Value: float64(n), Unit: "requests", Text: "--" + streamsFlag + "=" + text})
-			f.Advice = diagnose.Advice{Set: map[string]string{diagnose.APIServer + ".args." + streamsFlag: "null"}, Text: fmt.Sprintf("Take --%s off the API server: the default is %d.", streamsFlag, streams)}
-			f.RefutedBy = "the same wait with the default"
-		}
-	} else if !asLong {
+	f.Direct = asLong
+	if !asLong {
 		f.Sources = 1 // of a queue that nobody saw
 		f.Advice.Text += " Requests that were quick say that the distance alone is not it: look for what lets few of them through at a time."
 	}

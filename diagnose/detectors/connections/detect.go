@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"math"
+	"strconv"
 
 	"github.com/kubedyno/kubedyno/diagnose"
 	"github.com/kubedyno/kubedyno/diagnose/detectors/internal/consumer"
@@ -22,6 +23,9 @@ const (
 	burnt = 0.05
 	// alike: a client's requests per connection below this say that it is the one.
 	alike = 2.0
+	// streams is the default of requests at a time on a connection.
+	streams     = 100
+	streamsFlag = "http2-max-streams-per-connection"
 )
 
 // Detector finds the cause.
@@ -32,7 +36,7 @@ var Detector = diagnose.Detector{
 handshake each time.
 
 **Evidence.** The machine accepts at least 10 connections a second throughout a load of 10 s and more, three times what it did at rest or as often then, and handshakes take 5 % of the API server's CPU in its profile; without a profile, the machine's connections come as often as one client's requests (from
-half to twice), which also names it.
+half to twice), which also names it. Where --http2-max-streams-per-connection lets a connection carry few requests, clients open more of them, and the flag is named.
 
 **Look-alikes.** Simulated nodes that start (a connection each, before the load); a full machine (no handshakes in the profile); watches that end and begin again (one connection carries them all).`,
 	Detect: detect,
@@ -88,6 +92,17 @@ func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
 		},
 		Advice:    diagnose.Advice{Text: "Let the client keep its connection: one clientset for a process, keep-alive on, no new rest.Config for each call; where that cannot be, one process that stays instead of a tool for each call. The price: none."},
 		RefutedBy: "a run without this client with as many new connections",
+	}
+	// Go's HTTP/2 opens another connection where those that it has are full.
+	if text, set, _ := v.Flag(diagnose.APIServer, streamsFlag); set {
+		if n, err := strconv.Atoi(text); err == nil && n > 0 && n < streams {
+			who = nil
+			f.Cause += fmt.Sprintf(", of which each may carry %d requests at a time", n)
+			f.Summary += fmt.Sprintf(", since each may carry %d requests at a time (--%s)", n, streamsFlag)
+			f.Evidence = append(f.Evidence, diagnose.Evidence{Kind: "config", Ref: diagnose.APIServer + ".args." + streamsFlag, Value: float64(n), Unit: "requests", Text: fmt.Sprintf("--%s=%d (default %d)", streamsFlag, n, streams)})
+			f.Advice = diagnose.Advice{Set: map[string]string{diagnose.APIServer + ".args." + streamsFlag: "null"}, Text: fmt.Sprintf("Take --%s off the API server: with the default of %d a client needs one connection.", streamsFlag, streams)}
+			f.RefutedBy = "as many new connections with the default"
+		}
 	}
 	if profiled {
 		f.Sources++

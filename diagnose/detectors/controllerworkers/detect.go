@@ -72,7 +72,7 @@ func detect(v *diagnose.View, earlier []diagnose.Finding) diagnose.Outcome {
 	}
 	slow, answers := v.API.Slow(), v.API.String()
 	for _, f := range earlier {
-		if f.Component == diagnose.ControllerManager && f.Resource == "network" || f.Resource == "connection" {
+		if f.Component == diagnose.ControllerManager && f.Resource == "network" {
 			slow, answers = true, f.Cause
 		}
 	}

@@ -19,11 +19,12 @@ const (
 	// that of their beginnings.
 	burnt = 0.10
 	// again: how often one kind of watch of one client began, beyond what
-	// clients and their replicas need to begin at all.
-	again = 3.0
+	// clients and their replicas need to begin at all, and beyond the few that a
+	// burst of some seconds cuts off.
+	again = 10.0
 	// terminated watches a second, which the API server itself ended, are a cause
-	// by themselves; a full machine lets some watchers fall behind.
-	terminated = 2.0
+	// by themselves, from so many on; a full machine lets some watchers fall behind.
+	terminated, fewest = 2.0, 20
 )
 
 // Detector finds the cause.
@@ -52,7 +53,7 @@ func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
 			return diagnose.NotThere("watches end after %d s by --min-request-timeout", s)
 		}
 	}
-	slow := ended >= terminated*v.Span() && v.Upstream() == ""
+	slow := ended >= max(terminated*v.Span(), fewest) && v.Upstream() == ""
 	var worst *diagnose.Talk
 	steady := 0.0
 	for _, t := range v.TalksOf(func(t *diagnose.Talk) bool { return t.Verb == "watch" && !t.Harness && t.Agent != diagnose.APIServer }) {

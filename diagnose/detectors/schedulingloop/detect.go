@@ -2,6 +2,7 @@ package schedulingloop
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/kubedyno/kubedyno/diagnose"
 	"github.com/kubedyno/kubedyno/diagnose/detectors/internal/plugin"
@@ -20,6 +21,11 @@ const always, waiting = 0.95, 0.25
 // nodes with many threads wait for one another on a small machine.
 const itself = 0.6
 
+// idle is the part of the loop's time that the CPU that the scheduler used may be
+// for a loop that waits for something else than a CPU, and outside the part of it
+// from which that something is none of the scheduler's own plugins.
+const idle, outside = 0.35, 0.5
+
 // margin is by how much busier the loop must be than the machine's CPUs for its
 // bound to be the lower one: both are sampled, and a full machine makes both full.
 const margin = 0.03
@@ -32,6 +38,9 @@ var Detector = diagnose.Detector{
 the loop's utilisation, and 1/(seconds per pod) is the most pods that it can place.
 
 **Evidence.** The sum grows by at least 0.85 s a second while pods wait in queue and decide.
+
+A loop that uses a CPU for less than 0.35 of its time, while its threads have one, waits: for an extender, which is asked by HTTP, where at least half of the time passes outside of its plugins
+(scheduler_framework_extension_point_duration_seconds), else for something that a plugin asks.
 
 Sampled stacks tell which plugin has most of the scheduler's CPU, and which function of it; one with less than a fifth is not named.
 
@@ -77,6 +86,9 @@ func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
 			f.Evidence = append(f.Evidence, diagnose.Evidence{Kind: "busy", Ref: "processes: " + diagnose.Scheduler, Value: used, Unit: "s", Text: fmt.Sprintf("it used %.1f CPU-seconds meanwhile: it works, and does not wait for a CPU; the machine was %.0f %% busy", used, 100*m.Share)})
 		}
 	}
+	if waits(v, &f, r) {
+		return diagnose.Found(f)
+	}
 	if p, ok := v.DearestPlugin(); ok {
 		name, _ := plugin.Name(p.Function)
 		f.CodePath = p.Function
@@ -89,4 +101,53 @@ func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
 		}
 	}
 	return diagnose.Found(f)
+}
+
+// deciding are the extension points that the choice of a node goes through.
+var deciding = []string{"PreFilter", "Filter", "PostFilter", "PreScore", "Score", "ScoreExtensionNormalize", "Sign"}
+
+// waits says what a loop waits for that uses no CPU; false where it works.
+func waits(v *diagnose.View, f *diagnose.Finding, r diagnose.Resource) bool {
+	used, ok := v.CPU(diagnose.Scheduler, v.Plateau)
+	delayed, okDelayed := v.RunDelay(diagnose.Scheduler, v.Plateau)
+	work := v.SchedulerWork()
+	if !ok || !okDelayed || work == nil || used >= idle*r.BusySeconds || delayed >= waiting*r.BusySeconds || v.Upstream() != "" {
+		return false
+	}
+	inside, dearest := 0.0, diagnose.SchedulerPart{}
+	for _, p := range work.Points {
+		if slices.Contains(deciding, p.Name) {
+			inside += p.Seconds
+			if p.Seconds > dearest.Seconds {
+				dearest = p
+			}
+		}
+	}
+	all := work.Algorithm.Seconds
+	if inside == 0 || all <= 0 {
+		return false
+	}
+	f.Evidence = append(f.Evidence, diagnose.Evidence{Kind: "busy", Ref: "processes: " + diagnose.Scheduler, Value: used, Unit: "s", Text: fmt.Sprintf("it used %.1f CPU-seconds meanwhile: it waits, and not for a CPU", used)})
+	evidence := diagnose.Evidence{Kind: "wait", Ref: `scheduler_framework_extension_point_duration_seconds_sum{component="kube-scheduler"}`, Value: inside, Unit: "s", Text: fmt.Sprintf("%.1f of %.1f s passed in its plugins", inside, all)}
+	if inside < (1-outside)*all {
+		each := 1000 * (all - inside) / all * r.Demand
+		f.CodePath = "extender"
+		f.Cause += fmt.Sprintf(", %.1f ms of it waiting outside of its plugins", each)
+		f.Summary += fmt.Sprintf(" It uses little CPU: for %.1f ms of a pod's time it waits outside of its plugins, as a scheduler does that asks an extender.", each)
+		f.Advice.Text = "Look at the extenders in the scheduler's configuration, which it asks for each pod by HTTP, one after the other: make the answer quick, narrow it to the pods that need it (managedResources), or make a plugin of it."
+		f.RefutedBy = "cycles that take as long without extenders"
+	} else {
+		name := dearest.Name
+		for _, p := range work.Plugins { // the dearest first
+			if p.Point == dearest.Name {
+				name = p.Name + " at " + p.Point
+				break
+			}
+		}
+		f.Cause += ", most of it waiting in " + name
+		f.Summary += fmt.Sprintf(" It uses little CPU: it waits, most of the time in %s.", name)
+		f.Advice.Text = fmt.Sprintf("Look at what %s waits for: a request that it sends for each pod, or a lock.", name)
+	}
+	f.Evidence = append(f.Evidence, evidence)
+	return true
 }
