@@ -83,6 +83,9 @@ func Run(src Source, detectors []Detector) (*Diagnosis, error) {
 	var found []Finding
 	for _, det := range detectors {
 		o := det.Detect(v, slices.Clone(found))
+		if v.Span() < shortest && len(o.Found) > 0 && !slices.ContainsFunc(o.Found, func(f Finding) bool { return f.Class != Waste }) {
+			o = NotAssessed("a longer load: waste goes on and on, and this one lasted %.1f s", v.Span())
+		}
 		switch {
 		case len(o.Found) > 0:
 			for _, f := range o.Found {

@@ -132,7 +132,7 @@ not assessed (and what is missing). A pod-second is explained once. Waiting meas
 nodes (their declared p99) and 5 s on real ones, observe 0.1 s. Nothing is a bottleneck unless pods lost at least 10 % of their way and 0.5 s each, or
 requests on one object took longer than 50 ms (where at rest enough of them took long, three times that, to 100 ms at most), on average and in sum; the harness' own requests do not count.
 
-**Waste and risk** hold nobody up, or not yet. They need no symptom, stand for their own cost (requests, the API server's CPU, the client's) and come after what holds the run back.
+**Waste and risk** hold nobody up, or not yet. They need no symptom, stand for their own cost (requests, the API server's CPU, the client's) and come after what holds the run back. A load of less than 3 s is too short to find waste in.
 
 **Grades.** *proven*: a second run with the change moved the symptom as predicted (only ` + "`kubedyno prove`" + ` gives it). *confirmed*: two independent sources, at least 0.6 of the stage's loss, runner-up at most half, and the
 stage accounting adds up. *likely*: one source, at least 0.4. *possible*: worth a look. How often each was right where it was known what was wrong is in [accuracy.md](accuracy.md), and stands with each finding.

@@ -11,6 +11,8 @@ const (
 	// usual is how often an elector writes its lease by default: every 2 s
 	// (--leader-elect-retry-period). Three times that is aggressive.
 	usual, aggressive = 0.5, 1.5
+	// fewest writes of a lease say how often it is written.
+	fewest = 10
 	// worth is the share of the API server's requests from which it is worth a
 	// word at all.
 	worth = 0.05
@@ -65,7 +67,8 @@ func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
 	}
 	rate := perAgent[fastest]
 	single := v.Replicas() == 1 && v.Meta.Nodes.Count <= 1
-	if rate < aggressive && (!single || cost.RequestShare < worth) {
+	often := rate >= aggressive && rate*v.Span() >= fewest
+	if !often && (!single || cost.RequestShare < worth) {
 		return diagnose.NotThere("electors renew their leases %.2f times a second at most, %.0f %% of the API server's requests", rate, 100*cost.RequestShare)
 	}
 	f := diagnose.Finding{
@@ -81,7 +84,7 @@ func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
 			args[c+".args.leader-elect"] = "false"
 		}
 	}
-	if rate >= aggressive {
+	if often {
 		// What it holds up is no lock: it burns CPU and writes.
 		f.Resource = "cpu"
 		f.Cause = fmt.Sprintf("leases are renewed %.1f times a second by %s; every 2 s is usual", rate, fastest)
