@@ -29,6 +29,7 @@ import (
 	"github.com/kubedyno/kubedyno/diagnose/detectors/eventflood"
 	"github.com/kubedyno/kubedyno/diagnose/detectors/garbagecollection"
 	"github.com/kubedyno/kubedyno/diagnose/detectors/generatorlate"
+	"github.com/kubedyno/kubedyno/diagnose/detectors/greedyclient"
 	"github.com/kubedyno/kubedyno/diagnose/detectors/growingcost"
 	"github.com/kubedyno/kubedyno/diagnose/detectors/heartbeats"
 	"github.com/kubedyno/kubedyno/diagnose/detectors/idletwins"
@@ -80,6 +81,7 @@ var All = []diagnose.Detector{
 	heartbeats.Detector,
 	crdchurn.Detector,
 	verbosity.Detector,
+	greedyclient.Detector,
 	unusualwork.Detector,
 	costlywork.Detector,
 	createsrefused.Detector,

@@ -1,0 +1,178 @@
+package greedyclient
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/kubedyno/kubedyno/diagnose"
+	"github.com/kubedyno/kubedyno/diagnose/detectors/internal/consumer"
+)
+
+const (
+	// often and share: from so many requests a second, and so large a part of all,
+	// a client is greedy. Provisioners and network plugins at work had up to 0.18.
+	often, share = 20.0, 0.30
+	// heavy, longer and few: likewise one whose requests are few, take so large a
+	// part of the time of all, and each so many times as long as those of others.
+	heavy, longer, few = 0.50, 3.0, 2.0
+	// fewest requests of others tell how long one usually takes.
+	fewest = 20
+	// told are the kinds of requests that are worth a word.
+	told = 3
+)
+
+// Detector finds the cause.
+var Detector = diagnose.Detector{
+	Name:  "greedy-client",
+	Title: "One client asks for as much as all others together",
+	Doc: `The API server's work is its clients' requests. A loop without a pause, an operator that writes what has not changed, a tool that reads object by object: each request is cheap, and all of them together are not.
+
+**Evidence.** One client that is no part of the control plane or of a node sends at least 20 requests a second and 30 % of all (healthy provisioners and network plugins send 8 to 18 %); or its requests take at least half of the time of all, and each three times as long as those of others.
+Of writes, the API server's count of what it wrote to etcd is the second source.
+
+**Look-alikes.** Every detector that knows what is wrong with the requests comes before: list-storm, uncached-reads, event-flood, conflict-storm, lock-herd, heartbeat-churn, tug-of-war, connection-churn. A client that one of them names is left to it.`,
+	Detect: detect,
+}
+
+// A client is all that one program asked for.
+type client struct {
+	agent   string
+	talks   []diagnose.Talk // the most frequent first
+	count   int
+	seconds float64
+}
+
+func detect(v *diagnose.View, earlier []diagnose.Finding) diagnose.Outcome {
+	if !v.HasRequests {
+		return diagnose.NotAssessed("the requests, by client")
+	}
+	if v.Span() <= 0 {
+		return diagnose.NotAssessed("a load")
+	}
+	by, all := clients(v)
+	if all.count == 0 {
+		return diagnose.NotThere("nobody asked for anything")
+	}
+	var found []diagnose.Finding
+	var most *client
+	for _, c := range by {
+		if most == nil {
+			most = c
+		}
+		rate, part, time := float64(c.count)/v.Span(), float64(c.count)/float64(all.count), 0.0
+		if all.seconds > 0 {
+			time = c.seconds / all.seconds
+		}
+		others := all.count - c.count
+		times := 0.0 // as long as those of others
+		if others >= fewest && all.seconds > c.seconds {
+			times = c.seconds / float64(c.count) / ((all.seconds - c.seconds) / float64(others))
+		}
+		greedy := rate >= often && part >= share
+		if !greedy && (rate < few || time < heavy || times < longer) {
+			continue
+		}
+		if slices.ContainsFunc(earlier, func(f diagnose.Finding) bool { return f.Component == "client:"+c.agent }) {
+			continue
+		}
+		found = append(found, finding(v, c, rate, part, time, times, greedy))
+	}
+	switch {
+	case len(found) > 0:
+		return diagnose.Found(found...)
+	case most == nil:
+		return diagnose.NotThere("nobody but the control plane and its nodes asked for anything")
+	}
+	return diagnose.NotThere("%s sent the most, %.1f requests a second, %.0f %% of all", most.agent, float64(most.count)/v.Span(), 100*float64(most.count)/float64(all.count))
+}
+
+// clients are those that are no part of the cluster, the most requests first; all
+// is everybody together.
+func clients(v *diagnose.View) (by []*client, all client) {
+	named := map[string]*client{}
+	for _, t := range v.TalksOf(func(t *diagnose.Talk) bool { return !t.Long }) {
+		all.count += t.Count
+		all.seconds += max(0, t.Seconds)
+		if t.Harness || core(t.Agent) {
+			continue
+		}
+		c := named[t.Agent]
+		if c == nil {
+			c = &client{agent: t.Agent}
+			named[t.Agent] = c
+			by = append(by, c)
+		}
+		c.talks = append(c.talks, t)
+		c.count += t.Count
+		c.seconds += max(0, t.Seconds)
+	}
+	slices.SortFunc(by, func(a, b *client) int {
+		return cmp.Or(cmp.Compare(b.count, a.count), strings.Compare(a.agent, b.agent))
+	})
+	return by, all
+}
+
+// core says whether a client is part of what a cluster is made of.
+func core(agent string) bool {
+	program, _, _ := strings.Cut(agent, " ")
+	program, _, _ = strings.Cut(program, "/")
+	switch program {
+	case diagnose.APIServer, diagnose.ControllerManager, diagnose.Scheduler, "kubelet", "kube-proxy", "cloud-controller-manager":
+		return true
+	}
+	return false
+}
+
+func finding(v *diagnose.View, c *client, rate, part, time, times float64, greedy bool) diagnose.Finding {
+	first := c.talks[0]
+	f := diagnose.Finding{
+		Component: "client:" + c.agent, Resource: "cpu", Sources: 1,
+		Cause:   fmt.Sprintf("%s sends %.0f requests a second, %.0f %% of all", c.agent, rate, 100*part),
+		Summary: fmt.Sprintf("%s sends %.0f requests a second, %.0f %% of all that the API server answers: %s.", c.agent, rate, 100*part, kinds(c)),
+		Evidence: []diagnose.Evidence{
+			{Kind: "rate", Ref: "requests of " + c.agent, Value: rate, Unit: "1/s", Text: fmt.Sprintf("requests a second (n=%d), %.0f %% of all", c.count, 100*part)},
+		},
+		Advice:    diagnose.Advice{Text: fmt.Sprintf("Ask who runs %s, and what for. A client that writes should write only what has changed, when it has; one that reads should watch, and read from its cache; both should rest between rounds. Until then a FlowSchema of its own, with a priority level of few seats, bounds it. The price of a limit: it gets its work done later.", c.agent)},
+		RefutedBy: "a run without this client with as many requests",
+	}
+	if !greedy {
+		f.Cause = fmt.Sprintf("the requests of %s take %.0f %% of the time of all", c.agent, 100*time)
+		f.Summary = fmt.Sprintf("Requests of %s take %.0f %% of the time that the API server works on requests, each %.0f times as long as those of others: %s.", c.agent, 100*time, times, kinds(c))
+		f.Evidence = append(f.Evidence, diagnose.Evidence{Kind: "wait", Ref: "requests of " + c.agent, Value: c.seconds, Unit: "s", Text: fmt.Sprintf("that they took together, %s each", seconds(c.seconds/float64(c.count)))})
+		f.Advice.Text = fmt.Sprintf("Look at what makes a request of %s take so long: how large the objects are, and how many of them one request is about (kubedyno requests RECORDING --by agent,verb,resource). ", c.agent) + f.Advice.Text
+	}
+	if first.Names > 0 && float64(first.Count) >= 2*float64(first.Names) {
+		f.Evidence = append(f.Evidence, diagnose.Evidence{Kind: "rate", Ref: "requests of " + c.agent, Value: float64(first.Count) / float64(first.Names), Unit: "requests", Text: fmt.Sprintf("%s for each of %d objects", first.What(), first.Names)})
+	}
+	resource, _, _ := strings.Cut(first.Resource, "/")
+	if first.Writes() && resource != "" {
+		match := diagnose.Labels{"resource": resource, "operation": "~create|update|delete"}
+		if n, ok := v.Increase(diagnose.APIServer, "etcd_requests_total", match); ok && n >= 0.5*float64(first.Count) {
+			f.Sources = 2
+			f.Evidence = append(f.Evidence, diagnose.Evidence{Kind: "rate", Ref: fmt.Sprintf(`etcd_requests_total{resource=%q}`, resource), Value: n / v.Span(), Unit: "1/s", Text: "such objects written to etcd in all"})
+		}
+	}
+	consumer.Judge(v, &f, c.talks, "")
+	return f
+}
+
+// kinds says what a client asks for most.
+func kinds(c *client) string {
+	var parts []string
+	for i, t := range c.talks {
+		if i == told || float64(t.Count) < 0.05*float64(c.count) {
+			break
+		}
+		parts = append(parts, fmt.Sprintf("%s %.0f %%", t.What(), 100*float64(t.Count)/float64(c.count)))
+	}
+	return strings.Join(parts, ", ")
+}
+
+func seconds(s float64) string {
+	if s >= 1 {
+		return fmt.Sprintf("%.1f s", s)
+	}
+	return fmt.Sprintf("%.0f ms", 1000*s)
+}
