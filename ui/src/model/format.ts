@@ -53,3 +53,9 @@ export function splitFunction(name: string): [string, string] {
   const cut = name.lastIndexOf('/', end < 0 ? undefined : end)
   return [name.slice(0, cut + 1), name.slice(cut + 1)]
 }
+
+/** The first sentence, and what comes after it; a dot within a number or a name ends none. */
+export function firstSentence(text: string): [string, string] {
+  const m = /[.!?]\s+/.exec(text)
+  return m ? [text.slice(0, m.index + 1), text.slice(m.index + m[0].length)] : [text, '']
+}

@@ -4,7 +4,7 @@ import { gzipSync } from 'node:zlib'
 import type { Round } from '../recording.ts'
 import { cpuChart, curveChart, extent, raceChart, rateChart, stack, table, union } from './chart.ts'
 import { parsePage, unpack } from './decode.ts'
-import { change, duration, moment, num, percent, splitFunction, value } from './format.ts'
+import { change, duration, firstSentence, moment, num, percent, splitFunction, value } from './format.ts'
 import { common, functions, indicators, join, waitPerPod, placeOf } from './story.ts'
 import { matches } from '../test/golden.ts'
 
@@ -127,4 +127,9 @@ test('data is unpacked, and marks that reorder text are made visible', async () 
   assert.equal(parsePage('{"schema":1,"title":"a\\\\u202eb\\n"}').title, 'a\\u202eb\n')
   assert.throws(() => parsePage('{"schema":99}'), /schema/)
   await assert.rejects(unpack('', 'zip'), /unknown encoding/)
+})
+
+test('the first sentence of a verdict', () => {
+  assert.deepEqual(firstSentence('kubectl runs every 5.0 s (v1.36.3): 17.8 % of a CPU. It costs 2 pods/s. And more.'), ['kubectl runs every 5.0 s (v1.36.3): 17.8 % of a CPU.', 'It costs 2 pods/s. And more.'])
+  assert.deepEqual(firstSentence('Nothing held it back'), ['Nothing held it back', ''])
 })

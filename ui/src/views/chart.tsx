@@ -57,7 +57,7 @@ export function Chart({ title, data, group, extent: shared, height = 190, note, 
     const width = () => Math.max(200, Math.floor(el.getBoundingClientRect().width))
     const plot = new uPlot(
       {
-        width: width(), height, legend: { show: false }, padding: [10, endLabels && width() > 560 ? 140 : 18, 0, 0],
+        width: width(), height, legend: { show: false }, padding: [10, endLabels && width() > 560 ? endRoom(shown) : 18, 0, 0],
         cursor: {
           sync: { key: group, setSeries: false, scales: ['x', null] as unknown as [string, string] },
           drag: { x: true, y: false, setScale: !selects }, points: { show: !shown.stacked, size: 5 },
@@ -213,6 +213,9 @@ function drawMarks(u: uPlot, marks: readonly Mark[], colour: (c: Colour) => stri
 }
 
 /** The name of each line where it ends. */
+/** Pixels that the longest name at a line's end takes beside it. */
+const endRoom = (c: ChartData): number => Math.min(240, 40 + 7 * Math.max(0, ...c.lines.filter((l) => !l.dash).map((l) => l.label.length + ' · 12.3 s'.length)))
+
 function drawEnds(u: uPlot, c: ChartData, colour: (c: Colour) => string, paper: string): void {
   const r = devicePixelRatio
   const { top } = u.bbox

@@ -5,7 +5,7 @@ import { raceChart } from '../model/chart.ts'
 import { stageRange, tidy, whole } from '../model/timeline.ts'
 import { ranges as inAddress } from '../model/address.ts'
 import type { Range } from '../model/flame/tree.ts'
-import { moment, percent, value } from '../model/format.ts'
+import { firstSentence, moment, percent, value } from '../model/format.ts'
 import { goTo, useKept, useSections } from './address.ts'
 import { Chart } from './chart.tsx'
 import { FlameGraph, type Asked } from './flame.tsx'
@@ -36,7 +36,7 @@ function Over({ page }: { page: Page }) {
       <header>
         <div class="bar"><span class="brand">kubedyno</span>{page.served.length > 0 && <nav aria-label="Back"><a href="/">all recordings</a></nav>}</div>
         <p class="kicker">{page.title}</p>
-        <h1>{page.verdict}</h1>
+        <Verdict text={page.verdict} />
       </header>
       <main>
         {page.sweep ? <SweepView s={page.sweep} /> : page.capacity ? <CapacityView c={page.capacity} /> : page.overhead ? <OverheadView o={page.overhead} />
@@ -45,6 +45,12 @@ function Over({ page }: { page: Page }) {
       <Foot page={page} />
     </>
   )
+}
+
+/** The first sentence of the verdict large, the others below it. */
+function Verdict({ text }: { text: string }) {
+  const [first, rest] = firstSentence(text)
+  return <><h1>{first}</h1>{rest && <p class="more-verdict">{rest}</p>}</>
 }
 
 function Foot({ page }: { page: Page }) {
@@ -83,7 +89,7 @@ function Report({ page }: { page: Page }) {
           <nav aria-label="Sections">{parts.map(([id, name]) => <a key={id} href={`#${id}`}>{name}</a>)}</nav>
         </div>
         <p class="kicker">{page.title}{base && <> · {moment(base.recording.started)}</>}</p>
-        <h1>{page.verdict}</h1>
+        <Verdict text={page.verdict} />
         {base && <Badges rounds={rounds} />}
       </header>
       <main>
