@@ -44,7 +44,8 @@ var machine = []Fault{
 					latest = max(latest, float64(o.SentMicros-o.DueMicros)/1e6)
 				}
 			}
-			return judge(latest > 0.1, latest, "s", "operations were sent up to %.2f s late (n=%d)", latest, n)
+			// Beside pods that start in 0.3 s.
+			return judge(latest > 0.05, latest, "s", "operations were sent up to %.2f s late (n=%d)", latest, n)
 		},
 	},
 }
