@@ -2,6 +2,7 @@ package heartbeats
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/kubedyno/kubedyno/diagnose"
@@ -31,18 +32,21 @@ var Detector = diagnose.Detector{
 
 **Evidence.** One client writes at least 5 leases or node statuses over and over, without reading them first, each at least three times as often as a kubelet does (leases more than 0.3 times a second, nodes/status more than 0.1), 2 a second in all.
 
-**Look-alikes.** Elections (few leases, or as many reads as writes: lock-herd); nodes that start (a few reports each); the attach-detach controller, which writes a node's status as its volumes come; many nodes at the usual pace (each one renews in 10 s).`,
+**Look-alikes.** Elections (few leases, or as many reads as writes: lock-herd); nodes that start (a few reports each); the attach-detach controller, which writes a node's status as its volumes come; nodes that were given up, which report anew (nodes-given-up); many nodes at the usual pace (each one renews in 10 s).`,
 	Detect: detect,
 }
 
-func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
+func detect(v *diagnose.View, earlier []diagnose.Finding) diagnose.Outcome {
 	if !v.HasRequests {
 		return diagnose.NotAssessed("the requests: how often each object is written is in the audit log only")
 	}
 	var found []diagnose.Finding
 	most, unnamed := 0.0, false
+	// A node that was given up reports anew, which is not its own wish.
+	givenUp := slices.ContainsFunc(earlier, func(f diagnose.Finding) bool { return f.ID == "nodes-given-up" })
 	for _, t := range v.TalksOf(func(t *diagnose.Talk) bool {
 		return (t.Verb == "update" || t.Verb == "patch") && (t.Resource == "leases" || t.Resource == "nodes/status") &&
+			!(givenUp && t.Resource == "nodes/status") &&
 			!strings.HasPrefix(t.Agent, diagnose.ControllerManager) // reports volumes, by the node's status
 	}) {
 		n := t.Names
