@@ -178,6 +178,37 @@ func TestHistory(t *testing.T) {
 	}
 }
 
+// Steps are in the order in which they are given, whenever they were run and
+// whatever their load; one with too few runs ends the search.
+func TestHistoryOfSteps(t *testing.T) {
+	before, after := runs(t, "pods 200 deployment", 1, 2, 3, 4), runs(t, "pods 400 deployment; controller 40/s burst 60", 1, 2, 3, 4)
+	turns := []diagnose.Source{before[0], after[0], after[1], before[1], before[2], after[2], after[3], before[3]}
+	throughput := func(o compare.HistoryOptions, all []diagnose.Source) []compare.Series {
+		t.Helper()
+		h, err := compare.HistoryOf(all, o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return slices.DeleteFunc(h.Series, func(s compare.Series) bool { return s.Indicator != "throughput" })
+	}
+	for _, s := range throughput(compare.HistoryOptions{}, turns) {
+		if s.Note == "" {
+			t.Errorf("by time: %+v", s)
+		}
+	}
+	later := runs(t, "pods 400 deployment; controller 40/s burst 60", 5, 6, 7)
+	steps := []string{"old", "old", "old", "old", "new", "new", "new", "new", "same", "same", "same"}
+	all := throughput(compare.HistoryOptions{Steps: steps}, slices.Concat(before, after, later))
+	if len(all) != 1 || len(all[0].Points) != 11 || all[0].Points[4].Step != "new" || len(all[0].Steps) != 1 || all[0].Steps[0].At != 4 || all[0].Steps[0].Verdict != compare.Better || len(all[0].Steps[0].Changed) == 0 {
+		t.Errorf("by step: %+v", all)
+	}
+	steps[2], steps[3] = "odd", "odd"
+	all = throughput(compare.HistoryOptions{Steps: steps}, slices.Concat(before, after, later))
+	if len(all) != 1 || !strings.Contains(all[0].Note, "step odd has 2 runs") || len(all[0].Steps) > 0 {
+		t.Errorf("few: %+v", all)
+	}
+}
+
 // What runs without a difference vary by is no difference, however sure the
 // test is.
 func TestNoise(t *testing.T) {

@@ -129,7 +129,7 @@ func TestHistoryFindsWhatChanged(t *testing.T) {
 				level /= 1.35 * 1.35
 			}
 			r := math.Exp(math.Log(cpu[rng.IntN(len(cpu))]) - mean)
-			at := Point{fmt.Sprint(i), time.Unix(int64(i), 0), level * r}
+			at := Point{Run: fmt.Sprint(i), At: time.Unix(int64(i), 0), Value: level * r}
 			s.Points = append(s.Points, at)
 			at.Value = 50 * r
 			flat.Points = append(flat.Points, at)

@@ -20,6 +20,11 @@ type HistoryOptions struct {
 	Seed      uint64
 	// Detectors are asked whether a run is valid.
 	Detectors []diagnose.Detector
+	// Steps, where it is not nil, names the step that each run belongs to: releases,
+	// say, or what was changed one after the other. Runs then stay in the order in
+	// which they are given, and loads of different shape stand in one series, since
+	// the load may be what changed.
+	Steps []string
 }
 
 // History is what recordings tell of one experiment after another over time.
@@ -49,6 +54,7 @@ type Series struct {
 // Point is one run.
 type Point struct {
 	Run   string    `json:"run"`
+	Step  string    `json:"step,omitempty"`
 	At    time.Time `json:"at"`
 	Value float64   `json:"value"`
 }
@@ -64,10 +70,15 @@ type Step struct {
 	Changed []Change `json:"changed"`
 }
 
-// minSegment is the fewest runs between two changes.
-const minSegment = 5
+// minSegment is the fewest runs between two changes that are looked for, minStep of
+// a step that is given.
+const (
+	minSegment = 5
+	minStep    = 3
+)
 
-// HistoryOf orders runs by time and finds where indicators changed.
+// HistoryOf orders runs by time, or by the steps that are given, and finds where
+// indicators changed.
 func HistoryOf(runs []diagnose.Source, o HistoryOptions) (History, error) {
 	if o.MinEffect == 0 {
 		o.MinEffect = 0.05
@@ -84,9 +95,16 @@ func HistoryOf(runs []diagnose.Source, o HistoryOptions) (History, error) {
 	if err != nil {
 		return h, err
 	}
-	slices.SortStableFunc(vs, func(a, b *diagnose.View) int {
-		return cmp.Or(a.Meta.Started.Compare(b.Meta.Started), cmp.Compare(a.Meta.ID, b.Meta.ID))
-	})
+	step := map[*diagnose.View]string{}
+	if o.Steps != nil {
+		for i, v := range vs {
+			step[v] = o.Steps[i]
+		}
+	} else {
+		slices.SortStableFunc(vs, func(a, b *diagnose.View) int {
+			return cmp.Or(a.Meta.Started.Compare(b.Meta.Started), cmp.Compare(a.Meta.ID, b.Meta.ID))
+		})
+	}
 	groups := map[string][]*diagnose.View{}
 	for _, v := range vs {
 		m := v.Meta
@@ -94,32 +112,118 @@ func HistoryOf(runs []diagnose.Source, o HistoryOptions) (History, error) {
 			h.LeftOut = append(h.LeftOut, fmt.Sprintf("%s is not valid: %s", m.ID, strings.Join(why, "; ")))
 			continue
 		}
-		k := keyOf(m.Name, m.Workload.Shape, fingerprint(m.Machine))
+		shape := m.Workload.Shape
+		if o.Steps != nil {
+			shape = ""
+		}
+		k := keyOf(m.Name, shape, fingerprint(m.Machine))
 		groups[k] = append(groups[k], v)
 	}
 	for _, k := range sortedKeys(groups) {
 		part := strings.Split(k, keySeparator)
 		of := groups[k]
 		is := indicators(of)
+		var points [][]*diagnose.View // of each series
 		for _, i := range is {
 			s := Series{Experiment: part[0], Shape: part[1], Machine: part[2], Indicator: i.id, Name: i.name, Unit: i.unit, Lower: i.lower, Points: []Point{}, Steps: []Step{}}
 			var at []*diagnose.View
 			for _, v := range of {
 				if x, _, ok := i.of(v); ok {
-					s.Points, at = append(s.Points, Point{v.Meta.ID, v.Meta.Started, x}), append(at, v)
+					s.Points, at = append(s.Points, Point{v.Meta.ID, step[v], v.Meta.Started, x}), append(at, v)
 				}
 			}
 			if len(s.Points) == 0 {
 				continue
 			}
-			s.find(o, len(is))
-			for j := range s.Steps {
-				s.Steps[j].Changed = changes(at[s.Steps[j].At-1], at[s.Steps[j].At])
+			if o.Steps == nil {
+				s.find(o, len(is))
 			}
 			h.Series = append(h.Series, s)
+			points = append(points, at)
+		}
+		found := h.Series[len(h.Series)-len(points):]
+		if o.Steps != nil {
+			judgeSteps(found, o)
+		}
+		for i := range found {
+			for j, st := range found[i].Steps {
+				found[i].Steps[j].Changed = changes(points[i][st.At-1], points[i][st.At])
+			}
 		}
 	}
 	return h, nil
+}
+
+// judgeSteps compares each step with the one before it, in all series of an
+// experiment, by Welch's t-test of the logarithms: where a change may be is known,
+// and with four runs a step no test could speak that knows nothing of their
+// distribution. Of all steps and series together any is called a change that is
+// none with a chance of at most o.Alpha.
+func judgeSteps(series []Series, o HistoryOptions) {
+	type edge struct {
+		s             *Series
+		from, at, end int
+	}
+	var edges []edge
+	var ps []float64
+	for i := range series {
+		s := &series[i]
+		starts := []int{0}
+		for k := 1; k < len(s.Points); k++ {
+			if s.Points[k].Step != s.Points[k-1].Step {
+				starts = append(starts, k)
+			}
+		}
+		starts = append(starts, len(s.Points))
+		if len(starts) == 2 {
+			s.Note = "there is one step: nothing to compare it with"
+		}
+		for k := 1; k < len(starts); k++ {
+			if n := starts[k] - starts[k-1]; n < minStep {
+				s.Note = fmt.Sprintf("step %s has %d runs: %d are the fewest", s.Points[starts[k-1]].Step, n, minStep)
+			}
+		}
+		if s.Note != "" {
+			continue
+		}
+		values := s.values()
+		if logs, ok := stat.Logs(values); ok {
+			values = logs
+		}
+		for k := 1; k+1 < len(starts); k++ {
+			e := edge{s, starts[k-1], starts[k], starts[k+1]}
+			edges, ps = append(edges, e), append(ps, stat.Welch(values[e.from:e.at], values[e.at:e.end]))
+		}
+	}
+	for i, p := range stat.Holm(ps) {
+		if e := edges[i]; p <= o.Alpha {
+			values := e.s.values()
+			e.s.step(stat.Change{At: e.at, P: p, Before: stat.Median(values[e.from:e.at]), After: stat.Median(values[e.at:e.end])}, o)
+		}
+	}
+}
+
+func (s *Series) values() []float64 {
+	values := make([]float64, len(s.Points))
+	for i, p := range s.Points {
+		values[i] = p.Value
+	}
+	return values
+}
+
+// step adds a change of level that somebody feels.
+func (s *Series) step(c stat.Change, o HistoryOptions) {
+	if math.Abs(c.After-c.Before) < o.MinEffect*math.Min(math.Abs(c.Before), math.Abs(c.After)) {
+		return
+	}
+	st := Step{Change: c, Run: s.Points[c.At].Run, Changed: []Change{}, Verdict: Worse}
+	if c.Before != 0 {
+		st.Ratio = c.After / c.Before
+	}
+	if (c.After < c.Before) == s.Lower {
+		st.Verdict = Better
+	}
+	s.Steps = append(s.Steps, st)
 }
 
 // fingerprint is what must be equal for numbers of two runs to stand in one
@@ -141,10 +245,7 @@ func (s *Series) find(o HistoryOptions, several int) {
 		s.Note = fmt.Sprintf("%d runs are too few for a change: %d on either side are the fewest", n, minSegment)
 		return
 	}
-	values := make([]float64, len(s.Points))
-	for i, p := range s.Points {
-		values[i] = p.Value
-	}
+	values := s.values()
 	scale := values
 	logs, log := stat.Logs(values)
 	if log {
@@ -159,16 +260,6 @@ func (s *Series) find(o HistoryOptions, several int) {
 	edges = append(edges, len(values))
 	for i, c := range cs {
 		c.Before, c.After = stat.Median(values[edges[i]:edges[i+1]]), stat.Median(values[edges[i+1]:edges[i+2]])
-		st := Step{Change: c, Run: s.Points[c.At].Run, Changed: []Change{}, Verdict: Worse}
-		if c.Before != 0 {
-			st.Ratio = c.After / c.Before
-		}
-		if math.Abs(c.After-c.Before) < o.MinEffect*math.Min(math.Abs(c.Before), math.Abs(c.After)) {
-			continue
-		}
-		if (c.After < c.Before) == s.Lower {
-			st.Verdict = Better
-		}
-		s.Steps = append(s.Steps, st)
+		s.step(c, o)
 	}
 }

@@ -320,6 +320,7 @@ type Trend struct {
 	Unit       string      `json:"unit"`
 	Lower      bool        `json:"lower"`
 	Runs       []string    `json:"runs"`
+	Labels     []string    `json:"labels"` // the step that each run belongs to; empty: runs are in the order of time
 	At         []time.Time `json:"at"`
 	Values     Values      `json:"values"`
 	Steps      []Step      `json:"steps"`

@@ -166,6 +166,9 @@ func RenderHistory(w io.Writer, h compare.History, o RenderOptions) error {
 		t := Trend{Experiment: s.Experiment, Shape: s.Shape, Machine: s.Machine, Indicator: s.Indicator, Name: s.Name, Unit: s.Unit, Lower: s.Lower, Note: s.Note}
 		for _, pt := range s.Points {
 			t.Runs, t.At, t.Values = append(t.Runs, pt.Run), append(t.At, pt.At), append(t.Values, pt.Value)
+			if pt.Step != "" {
+				t.Labels = append(t.Labels, pt.Step)
+			}
 		}
 		for _, st := range s.Steps {
 			t.Steps = append(t.Steps, Step{At: st.At, Before: st.Before, After: st.After, Ratio: st.Ratio, P: st.P, Verdict: string(st.Verdict), Changed: differences(st.Changed)})

@@ -1,9 +1,11 @@
 package cli
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -23,6 +25,7 @@ func newHistoryCommand(env *Env) *cobra.Command {
 	var indicators []string
 	var least float64
 	var seed uint64
+	var steps bool
 	cmd := &cobra.Command{
 		Use:   "history RECORDING…",
 		Short: "Say when indicators changed over many runs, and what changed then",
@@ -32,11 +35,16 @@ them say nothing of each other. A folder of recordings stands for all in it. A
 change needs 5 runs on either side; beside it stands what its two neighbours
 differ in: versions, flags, settings. Runs that are not valid are left out.
 
+With --steps each argument is a step, in the order given, whenever its runs were
+made: releases, or what was changed one after the other, such as the arms of a
+case. Each is compared with the one before; a step needs 3 runs.
+
 All series of an experiment together show a change where there is none with a
 chance of at most 5 %.`,
 		Example: `  kubedyno history runs/
   kubedyno history runs/ --indicator cpu.etcd,cpu.kube-apiserver
   kubedyno history runs/ --indicator all -o json
+  kubedyno history --steps v1.35/ v1.36/ v1.37/ -o html --out releases.html
   kubedyno history runs/ -o html --out history.html`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
@@ -56,15 +64,21 @@ chance of at most 5 %.`,
 			}
 			s := &sides{}
 			defer s.close()
-			recs, err := s.each(args)
-			if err != nil {
-				return err
-			}
+			o := compare.HistoryOptions{MinEffect: least / 100, Seed: seed, Detectors: detectors.All}
 			var runs []diagnose.Source
-			for _, r := range recs {
-				runs = append(runs, r)
+			for i, arg := range args {
+				recs, err := s.each(args[i : i+1])
+				if err != nil {
+					return err
+				}
+				for _, r := range recs {
+					runs = append(runs, r)
+					if steps {
+						o.Steps = append(o.Steps, filepath.Base(filepath.Clean(arg)))
+					}
+				}
 			}
-			h, err := compare.HistoryOf(runs, compare.HistoryOptions{MinEffect: least / 100, Seed: seed, Detectors: detectors.All})
+			h, err := compare.HistoryOf(runs, o)
 			if err != nil {
 				return err
 			}
@@ -95,6 +109,7 @@ chance of at most 5 %.`,
 		},
 	}
 	cmd.Flags().StringSliceVar(&indicators, "indicator", headlines, "indicators to print, by their names in 'compare -o json', or all")
+	cmd.Flags().BoolVar(&steps, "steps", false, "each argument is a step, in the order given, whenever its runs were made")
 	cmd.Flags().Float64Var(&least, "least", 5, "smallest change in % that is told")
 	cmd.Flags().Uint64Var(&seed, "seed", 0, "seed of the permutations that test a change")
 	cmd.Flags().StringVarP(&format, "output", "o", "text", "text, json, csv (a row a run and indicator) or html (one page, to --out)")
@@ -113,7 +128,8 @@ func printHistory(env *Env, h compare.History) {
 				fmt.Fprintln(env.Stdout)
 			}
 			last = key
-			fmt.Fprintf(env.Stdout, "%s: %d runs from %s to %s\n", about, len(s.Points), s.Points[0].At.UTC().Format("2006-01-02 15:04"), s.Points[len(s.Points)-1].At.UTC().Format("2006-01-02 15:04"))
+			first, end := s.Points[0], s.Points[len(s.Points)-1]
+			fmt.Fprintf(env.Stdout, "%s: %d runs from %s to %s\n", about, len(s.Points), cmp.Or(first.Step, first.At.UTC().Format("2006-01-02 15:04")), cmp.Or(end.Step, end.At.UTC().Format("2006-01-02 15:04")))
 		}
 		lo, hi := s.Points[0].Value, s.Points[0].Value
 		for _, p := range s.Points {
@@ -127,7 +143,7 @@ func printHistory(env *Env, h compare.History) {
 			fmt.Fprintln(env.Stdout, "    ~ no change that these runs can show")
 		}
 		for _, st := range s.Steps {
-			fmt.Fprintf(env.Stdout, "    %s  %s: %.3g → %.3g %s (×%.3g), p=%.4f, from run %s on\n", s.Points[st.At].At.UTC().Format("2006-01-02 15:04"), st.Verdict, st.Before, st.After, s.Unit, st.Ratio, st.P, st.Run)
+			fmt.Fprintf(env.Stdout, "    %s  %s: %.3g → %.3g %s (×%.3g), p=%.4f, from run %s on\n", cmp.Or(s.Points[st.At].Step, s.Points[st.At].At.UTC().Format("2006-01-02 15:04")), st.Verdict, st.Before, st.After, s.Unit, st.Ratio, st.P, st.Run)
 			for _, c := range st.Changed {
 				fmt.Fprintf(env.Stdout, "      %s: %s → %s\n", c.Path, unset(c.Old), unset(c.New))
 			}
@@ -158,13 +174,16 @@ func cutName(s string) string {
 	return s
 }
 
-// seriesLine draws a series, a bar before each change.
+// seriesLine draws a series, a bar before each change, and a gap between steps.
 func seriesLine(s compare.Series, lo, hi float64) string {
 	blocks := []rune("▁▂▃▄▅▆▇█")
 	var b strings.Builder
 	for i, p := range s.Points {
-		if slices.ContainsFunc(s.Steps, func(st compare.Step) bool { return st.At == i }) {
+		switch {
+		case slices.ContainsFunc(s.Steps, func(st compare.Step) bool { return st.At == i }):
 			b.WriteRune('│')
+		case i > 0 && p.Step != s.Points[i-1].Step:
+			b.WriteRune(' ')
 		}
 		level := 0
 		if hi > lo {

@@ -310,6 +310,7 @@ export interface Trend {
   unit: string;
   lower: boolean;
   runs: string[];
+  labels: string[]; // the step that each run belongs to; empty: runs are in the order of time
   at: string[];
   values: Values;
   steps: Step[];

@@ -46,7 +46,8 @@ function Plot({ t }: { t: Trend }) {
       <div class="scroll" tabIndex={0} role="region" aria-label={t.name}>
         <svg viewBox={`0 0 ${width} ${height}`} role="img" aria-label={`${t.name} of ${n} runs, the first ${value(t.values[0])}, the last ${value(t.values.at(-1))} ${t.unit}; the table below holds the same data`}>
           {ticks(a, b).map((v) => <g key={v}><line x1={pad.left} x2={width - pad.right} y1={y(v)} y2={y(v)} class="gridline" /><text x={pad.left - 6} y={y(v) + 4} text-anchor="end">{num(v)}</text></g>)}
-          {t.at.map((when, i) => i % every === 0 && <text key={i} x={x(i)} y={height - 6} text-anchor={i === 0 ? 'start' : 'middle'}>{moment(when).slice(0, 10)}</text>)}
+          {t.labels.map((l, i) => l !== t.labels[i - 1] && <text key={`l${i}`} x={x(i - 0.4)} y={height - 6} text-anchor="start">{l}</text>)}
+          {t.labels.length === 0 && t.at.map((when, i) => i % every === 0 && <text key={i} x={x(i)} y={height - 6} text-anchor={i === 0 ? 'start' : 'middle'}>{moment(when).slice(0, 10)}</text>)}
           {levels(t).map((l, i) => <line key={i} x1={x(l.from - 0.5)} x2={x(l.to - 0.5)} y1={y(l.value)} y2={y(l.value)} class="level" />)}
           {t.steps.map((s) => <g key={s.at} class={`step ${tone(s.verdict)}`}><line x1={x(s.at - 0.5)} x2={x(s.at - 0.5)} y1={pad.top} y2={height - pad.bottom} /><text x={x(s.at - 0.5) + 4} y={pad.top + 9}>×{num(s.ratio)}</text></g>)}
           {t.values.map((v, i) => v !== null && <circle key={i} cx={x(i)} cy={y(v)} r={3.5} class="dot"><title>{t.runs[i]}: {num(v)} {t.unit}, {moment(t.at[i]!)}</title></circle>)}
@@ -55,10 +56,10 @@ function Plot({ t }: { t: Trend }) {
       {t.note && <p class="note warn">Not assessed: {t.note}.</p>}
       {!t.note && t.steps.length === 0 && <p class="note">~ No change that these runs can show.</p>}
       {t.steps.map((s) => (
-        <p class="small" key={s.at}><b class={tone(s.verdict)}>{s.verdict}</b> from {moment(t.at[s.at]!)} on (run <code>{t.runs[s.at]}</code>): {num(s.before)} → {num(s.after)} {t.unit}, p {s.p < 0.001 ? '< 0.001' : num(s.p)}. {s.changed.length > 0 ? <>What changed with it: {s.changed.map((c) => <code key={c.path}>{c.path}: {c.old || 'not set'} → {c.new || 'not set'} </code>)}</> : 'Nothing changed that the recordings show.'}</p>
+        <p class="small" key={s.at}><b class={tone(s.verdict)}>{s.verdict}</b> from {t.labels[s.at] ?? moment(t.at[s.at]!)} on (run <code>{t.runs[s.at]}</code>): {num(s.before)} → {num(s.after)} {t.unit}, p {s.p < 0.001 ? '< 0.001' : num(s.p)}. {s.changed.length > 0 ? <>What changed with it: {s.changed.map((c) => <code key={c.path}>{c.path}: {c.old || 'not set'} → {c.new || 'not set'} </code>)}</> : 'Nothing changed that the recordings show.'}</p>
       ))}
-      <details class="data"><summary>Data</summary><div class="scroll" tabIndex={0}><table><thead><tr><th scope="col">run</th><th scope="col">when</th><th scope="col" class="n">{t.unit}</th></tr></thead>
-        <tbody>{t.values.map((v, i) => <tr key={i}><td>{t.runs[i]}</td><td>{moment(t.at[i]!)}</td><td class="n">{value(v)}</td></tr>)}</tbody></table></div></details>
+      <details class="data"><summary>Data</summary><div class="scroll" tabIndex={0}><table><thead><tr>{t.labels.length > 0 && <th scope="col">step</th>}<th scope="col">run</th><th scope="col">when</th><th scope="col" class="n">{t.unit}</th></tr></thead>
+        <tbody>{t.values.map((v, i) => <tr key={i}>{t.labels.length > 0 && <td>{t.labels[i]}</td>}<td>{t.runs[i]}</td><td>{moment(t.at[i]!)}</td><td class="n">{value(v)}</td></tr>)}</tbody></table></div></details>
     </figure>
   )
 }
