@@ -355,7 +355,7 @@ func (o SeriesOptions) open(ctx context.Context) (*Series, error) {
 	before, err := ReadSeries(o.Out)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		if err := o.check(ctx); err != nil {
+		if err := o.Verify(ctx); err != nil {
 			return nil, err
 		}
 		if err := makeEmpty(o.Out, "--out"); err != nil {
@@ -371,8 +371,8 @@ func (o SeriesOptions) open(ctx context.Context) (*Series, error) {
 	return before, before.settle(o)
 }
 
-// check refuses what cannot be run.
-func (o SeriesOptions) check(ctx context.Context) error {
+// Verify refuses what cannot be run.
+func (o SeriesOptions) Verify(ctx context.Context) error {
 	if o.Check == nil {
 		return nil
 	}

@@ -205,7 +205,14 @@ many runs are invalid.`,
 			var c compare.Comparison
 			var err error
 			if turns.run {
-				c, err = turns.inTurns(cmd, env, &flags, args, func(c compare.Comparison) string { return c.Answer(flags.wanted / 100) })
+				o, wrong := turns.series(cmd, env, &flags, args, func(c compare.Comparison) string { return c.Answer(flags.wanted / 100) })
+				if wrong != nil {
+					return wrong
+				}
+				if turns.dryRun {
+					return turns.plan(cmd.Context(), env, o)
+				}
+				c, err = turns.inTurns(cmd.Context(), &flags, o)
 			} else {
 				c, err = flags.recordings(args)
 			}

@@ -43,9 +43,16 @@ Exit codes: 0 passed; 1 not assessed: too few runs, or of other machines;
 			var c compare.Comparison
 			var err error
 			if turns.run {
-				c, err = turns.inTurns(cmd, env, &flags, args, func(c compare.Comparison) string {
+				o, wrong := turns.series(cmd, env, &flags, args, func(c compare.Comparison) string {
 					return c.Gate(options).Answer(cmp.Or(least, flags.wanted) / 100)
 				})
+				if wrong != nil {
+					return wrong
+				}
+				if turns.dryRun {
+					return turns.plan(cmd.Context(), env, o)
+				}
+				c, err = turns.inTurns(cmd.Context(), &flags, o)
 			} else {
 				c, err = flags.recordings(args)
 			}

@@ -53,7 +53,7 @@ many runs are invalid.`,
 		Example: `  kubedyno sweep density --nodes 20 --axis etcd.args.snapshot-count=500,1000,10000,100000 --out snapshots
   kubedyno sweep density --axis kube-scheduler.args.kube-api-qps=10..1000:log:5 -n 4
   kubedyno sweep experiment.yaml --axis variant=plain,patched --axis cluster.cpu=1,2
-  kubedyno sweep density --axis pods-per-node=5,10,20 --nodes 20 --budget 30m
+  kubedyno sweep density --axis pods-per-node=5,10,20 --nodes 20 --budget 30m --dry-run
   kubedyno sweep --from snapshots -o markdown`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			switch {
@@ -104,10 +104,14 @@ many runs are invalid.`,
 				return Misuse(err)
 			}
 			out := f.folder(env, "sweep", args[0])
-			s, err := campaign.RunSeries(cmd.Context(), campaign.SeriesOptions{
+			o := campaign.SeriesOptions{
 				Kind: "sweep", Plan: plan, Arms: arms, Blocks: runs, Seed: seed, Out: out, Budget: f.budget,
 				Check: run.Check, Run: f.perform(env), Tell: &seriesTeller{env}, Now: env.Now,
-			})
+			}
+			if f.dryRun {
+				return f.plan(cmd.Context(), env, o)
+			}
+			s, err := campaign.RunSeries(cmd.Context(), o)
 			if err != nil && !errors.Is(err, campaign.ErrManyBad) {
 				return interrupted(s, out, err)
 			}

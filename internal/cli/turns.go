@@ -30,13 +30,43 @@ type seriesFlags struct {
 	load   runFlags
 	budget time.Duration
 	out    string
+	dryRun bool
 }
 
 func (f *seriesFlags) register(cmd *cobra.Command) {
 	f.load.registerLoad(cmd)
 	fs := cmd.Flags()
 	fs.DurationVar(&f.budget, "budget", 0, "end after this time, if not before: 30m")
+	fs.BoolVar(&f.dryRun, "dry-run", false, "say what would be run, and run nothing")
 	fs.StringVar(&f.out, "out", "", "`folder` for the recordings; an interrupted series that is in it goes on (default: made of the experiment's name and the time)")
+}
+
+// plan says what a series would run, and refuses what could not be run.
+func (f *seriesFlags) plan(ctx context.Context, env *Env, o campaign.SeriesOptions) error {
+	if err := o.Verify(ctx); err != nil {
+		return Misuse(err)
+	}
+	least := time.Duration(0)
+	t := &textTable{header: []string{"ARM", "AT LEAST", "SETTINGS"}}
+	for _, a := range o.Arms {
+		e, err := a.Experiment()
+		if err != nil {
+			return Misuse(err)
+		}
+		each := time.Duration(0)
+		for _, s := range e.Plan() {
+			each += s.Least()
+		}
+		least += each * time.Duration(o.Blocks)
+		t.add(nil, a.Name, each.Round(time.Second).String(), dash(strings.Join(a.Settings, " ")))
+	}
+	fmt.Fprintf(env.Stdout, "%d runs at most, %d of each, in blocks of shuffled order, to %s. They take at least %s, and the time that control planes need to start and to work.\n",
+		len(o.Arms)*o.Blocks, o.Blocks, o.Out, least.Round(time.Second))
+	if o.Budget > 0 {
+		fmt.Fprintf(env.Stdout, "No block begins that would end after %s.\n", o.Budget)
+	}
+	fmt.Fprintln(env.Stdout)
+	return t.print(env, "text", 0)
 }
 
 // perform starts the runs of a series.
@@ -183,10 +213,9 @@ func (f *turnsFlags) sides(cmd *cobra.Command, args []string) ([]campaign.Arm, e
 // turnsAlpha is the chance of a false difference in a series, over all looks.
 const turnsAlpha = 0.05
 
-// inTurns runs both sides, as often as it takes, and compares them. answer says
-// of a comparison what is clear.
-func (f *turnsFlags) inTurns(cmd *cobra.Command, env *Env, flags *compareFlags, args []string, answer func(compare.Comparison) string) (compare.Comparison, error) {
-	none := compare.Comparison{}
+// series is what runs both sides, as often as it takes. answer says of a comparison
+// what is clear.
+func (f *turnsFlags) series(cmd *cobra.Command, env *Env, flags *compareFlags, args []string, answer func(compare.Comparison) string) (none campaign.SeriesOptions, err error) {
 	if f.pairs < 1 {
 		return none, Misusef("--pairs %d: 1 is the least", f.pairs)
 	}
@@ -200,10 +229,9 @@ func (f *turnsFlags) inTurns(cmd *cobra.Command, env *Env, flags *compareFlags, 
 	if args[0] == args[len(args)-1] && f.baseVariant == f.headVariant && slices.Equal(f.baseSets, f.headSets) {
 		fmt.Fprintln(env.Stderr, "Base and head are the same: what differs is a false difference.")
 	}
-	out := f.folder(env, cmd.Name(), args[0])
-	s, err := campaign.RunSeries(cmd.Context(), campaign.SeriesOptions{
+	return campaign.SeriesOptions{
 		Kind: cmd.Name(), Plan: map[string]any{"wanted": flags.wanted, "all": f.whole},
-		Arms: arms, Blocks: f.pairs, Seed: flags.seed, Out: out, Budget: f.budget,
+		Arms: arms, Blocks: f.pairs, Seed: flags.seed, Out: f.folder(env, cmd.Name(), args[0]), Budget: f.budget,
 		Check: run.Check, Run: f.perform(env), Tell: &seriesTeller{env}, Now: env.Now,
 		After: func(s *campaign.Series) (string, error) {
 			look, ok := compare.LookAfter(s.Done(), f.pairs, turnsAlpha, false)
@@ -218,9 +246,14 @@ func (f *turnsFlags) inTurns(cmd *cobra.Command, env *Env, flags *compareFlags, 
 			fmt.Fprintf(env.Stderr, "after %d of %d runs of each: %s\n", s.Done(), f.pairs, cmp.Or(clear, "nothing is clear yet"))
 			return clear, nil
 		},
-	})
+	}, nil
+}
+
+// inTurns runs both sides and compares them.
+func (f *turnsFlags) inTurns(ctx context.Context, flags *compareFlags, o campaign.SeriesOptions) (none compare.Comparison, err error) {
+	s, err := campaign.RunSeries(ctx, o)
 	if err != nil && !errors.Is(err, campaign.ErrManyBad) {
-		return none, interrupted(s, out, err)
+		return none, interrupted(s, o.Out, err)
 	}
 	if len(s.Recordings(baseSide)) == 0 || len(s.Recordings(headSide)) == 0 {
 		return none, &exitError{ExitInvalid, err}
