@@ -71,7 +71,7 @@ func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
 	relists := 0.0
 	for _, l := range v.Lists {
 		if worst != nil && l.Agent == worst.Agent && l.Resource == worst.Resource {
-			relists = float64(l.Relists) / v.Span()
+			relists = min(steady, float64(l.Relists)/v.Span()) // those at the load's start are in one and not in the other
 		}
 	}
 	storm := worst != nil && steady >= perSecond && steady*v.Span() >= again*float64(max(1, worst.Users))
