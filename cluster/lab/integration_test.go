@@ -28,6 +28,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/kubedyno/kubedyno/cluster"
 	"github.com/kubedyno/kubedyno/cluster/lab"
@@ -495,7 +496,7 @@ func TestOverrides(t *testing.T) {
 	}
 	cfg.Overrides = map[string]lab.Override{
 		lab.Scheduler:         {Args: map[string]*string{"kube-api-qps": ptr("15"), "leader-elect": ptr("false")}, Binary: other},
-		lab.ControllerManager: {Args: map[string]*string{"controllers": nil}, Env: map[string]string{"GOGC": "50"}},
+		lab.ControllerManager: {Args: map[string]*string{"controllers": nil}, Env: map[string]string{"GOGC": "50"}, Latency: 100 * time.Millisecond},
 		lab.APIServer:         {CPU: 0.6},
 		lab.Load:              {CPU: 0.05},
 	}
@@ -518,6 +519,18 @@ func TestOverrides(t *testing.T) {
 	env, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", kcm.PID))
 	if err != nil || !strings.Contains(string(env), "GOGC=50\x00") || !slices.Equal(kcm.Env, []string{"GOGC"}) {
 		t.Errorf("environment %q (%v), told %q", env, err, kcm.Env)
+	}
+	// What the controller manager asks of the API server goes a longer way.
+	far, err := clientcmd.BuildConfigFromFlags("", filepath.Join(cp.StateDir, "kubeconfig", lab.ControllerManager))
+	if err != nil {
+		t.Fatal(err)
+	}
+	began := time.Now()
+	if _, err := kubernetes.NewForConfigOrDie(far).Discovery().ServerVersion(); err != nil {
+		t.Error(err)
+	}
+	if took := time.Since(began); took < 100*time.Millisecond {
+		t.Errorf("it takes %v, and is to take 100 ms more", took)
 	}
 	api := cp.Component(lab.APIServer)
 	stat, err := os.ReadFile(filepath.Join(api.Cgroup, "cpu.stat"))

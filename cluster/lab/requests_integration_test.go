@@ -237,3 +237,18 @@ func TestLogOfRequestsOfAnother(t *testing.T) {
 		t.Errorf("%d requests in the audit log", len(all))
 	}
 }
+
+// The log's place is kubedyno's own to say.
+func TestLogOfRequestsElsewhere(t *testing.T) {
+	cfg := config(t)
+	cfg.Last = lab.APIServer
+	cfg.Overrides = map[string]lab.Override{lab.APIServer: {Env: map[string]string{"KUBEDYNO_REQUEST_LOG": filepath.Join(t.TempDir(), "mine.log")}}}
+	l, err := lab.Start(t.Context(), cfg)
+	if err == nil {
+		_ = l.Stop(t.Context())
+		t.Fatal("it starts")
+	}
+	if !strings.Contains(err.Error(), "kube-apiserver.env.KUBEDYNO_REQUEST_LOG cannot be set") {
+		t.Error(err)
+	}
+}
