@@ -9,6 +9,7 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -84,12 +85,17 @@ func (b Builder) Build(ctx context.Context, p *Patch, source []byte) (string, er
 		return "", err
 	}
 	of := []string{version, flags, fmt.Sprintf("%+v", *p), string(source)}
-	for _, name := range []string{"go.mod", "go.sum", "cmd/kubedyno-lab/main.go"} {
-		data, err := os.ReadFile(filepath.Join(b.Lab, name))
-		if err != nil {
-			return "", fmt.Errorf("source of kubedyno-lab: %w", err)
+	err = filepath.WalkDir(b.Lab, func(path string, entry fs.DirEntry, err error) error {
+		name := entry.Name()
+		if err != nil || entry.IsDir() || name != "go.mod" && name != "go.sum" && filepath.Ext(name) != ".go" {
+			return err
 		}
+		data, err := os.ReadFile(path)
 		of = append(of, string(data))
+		return err
+	})
+	if err != nil {
+		return "", fmt.Errorf("source of kubedyno-lab: %w", err)
 	}
 	return b.once(of, "kubedyno-lab", func(work string) error {
 		b.Told(fmt.Sprintf("building %s with one call more in %s/%s (once; some minutes)", p.Component, p.Module, p.Package))
