@@ -7,8 +7,10 @@ import (
 )
 
 const (
-	// slow is the mean sync of etcd's log, in seconds, from which it suffers.
-	slow = 0.002
+	// noticed is the mean sync of etcd's log, in seconds, from which a neighbour can be
+	// noticed; slow that from which it holds anybody up, where the log is synced for
+	// so large a part of the time: writes queue in front of it then.
+	noticed, slow, queued = 0.002, 0.005, 0.5
 	// heavy is how much a neighbour must write: a million bytes a second, and
 	// more than etcd itself.
 	heavy = 1e6
@@ -23,9 +25,9 @@ var Detector = diagnose.Detector{
 	Title: "Another process keeps etcd's disk busy",
 	Doc: `etcd waits for its disk at each sync, and a disk serves what came first. A process that writes much, an audit log, container logs, image pulls, a backup, makes etcd's syncs wait behind its own.
 
-**Evidence.** Syncs of etcd's log take at least 2 ms on average, and some process other than etcd writes at least 1 MB/s to storage and more than etcd does, while etcd's syncs are slow.
+**Evidence.** Syncs of etcd's log take at least 5 ms on average and half of the time, and some process other than etcd writes at least 1 MB/s to storage and more than etcd does.
 
-**Risk.** Where nobody suffered (yet), a neighbour that writes 10 MB/s or more is named as a risk.
+**Risk.** Where syncs are quicker (2 ms) or fewer, or nobody suffered (yet), a neighbour that writes 10 MB/s or more is named as a risk.
 
 **Look-alikes.** etcd-sync: the same syncs without anybody else who writes, so that it is the disk itself. The API server's own audit log counts as a neighbour where it is the writer.
 
@@ -38,7 +40,7 @@ func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
 	switch {
 	case !ok:
 		return diagnose.NotAssessed("etcd_disk_wal_fsync_duration_seconds of etcd")
-	case sync < slow:
+	case sync < noticed:
 		return diagnose.NotThere("a sync of etcd's log takes %.1f ms", 1000*sync)
 	case !v.StagesOK:
 		return diagnose.NotAssessed("stages: %s", v.StagesWhy)
@@ -70,15 +72,20 @@ func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
 		Advice:    diagnose.Advice{Text: "Give etcd a disk of its own, at least for --wal-dir, or move the other writer (audit and container logs, backups) away; ionice and cgroup weights help where the disk's scheduler knows them. Check first that both write to the same device."},
 		RefutedBy: "syncs that stay as slow while the other process is stopped",
 	}
-	if r, ok := v.Resource(diagnose.Etcd, "disk"); ok {
+	r, known := v.Resource(diagnose.Etcd, "disk")
+	if known {
 		f.Evidence = append(f.Evidence, diagnose.Evidence{Kind: "busy", Ref: `etcd_disk_wal_fsync_duration_seconds_sum{component="etcd"}`, Value: r.Utilisation, Unit: "1", Text: fmt.Sprintf("etcd's log was being synced %.0f %% of the time", 100*r.Utilisation)})
 	}
-	if _, suffers := v.Suffers(); !suffers {
-		if w.Value < flooding*v.Span() {
+	_, suffers := v.Suffers()
+	if waits := sync >= slow && (!known || r.Utilisation >= queued); !suffers || !waits {
+		switch {
+		case w.Value >= flooding*v.Span():
+			f.Class = diagnose.Risk
+			return diagnose.Found(f)
+		case !suffers:
 			return diagnose.NotThere("%s writes %.1f MB/s, but nothing suffered", w.Label, rate)
 		}
-		f.Class = diagnose.Risk
-		return diagnose.Found(f)
+		return diagnose.NotThere("%s writes %.1f MB/s, but a sync of etcd's log takes %.1f ms, and they take %.0f %% of the time", w.Label, rate, 1000*sync, 100*r.Utilisation)
 	}
 	for i, s := range v.LostStages() {
 		if i == 0 {

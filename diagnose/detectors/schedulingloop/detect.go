@@ -44,6 +44,8 @@ A loop that uses a CPU for less than 0.35 of its time, while its threads have on
 
 Sampled stacks tell which plugin has most of the scheduler's CPU, and which function of it; one with less than a fifth is not named.
 
+**Risk.** Where pods have not lost much yet, a loop that is busy 95 % of the time and can place fewer pods than are offered is named: the queue grows for as long as that lasts.
+
 **Explaining-away.** On a full machine, or with the scheduler at its own CPU quota, cycles take longer because they wait for a CPU: those causes are settled first. Unless the loop is busy 95 % of the time and the scheduler's threads waited for
 a CPU for less than a quarter of that (run-queue delay), or used one for at least 0.6 of it while the machine's CPUs were at least 3 % less busy than the loop: then the loop's bound is the lower one, and it decides all the time by itself.
 
@@ -61,7 +63,7 @@ func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
 		return diagnose.NotAssessed("scheduler_scheduling_algorithm_duration_seconds of kube-scheduler")
 	case r.Utilisation < busy:
 		return diagnose.NotThere("the loop was busy %.0f %% of the time, %.2f ms a pod", 100*r.Utilisation, 1000*r.Demand)
-	case !v.Symptom():
+	case !v.Symptom() && (r.Utilisation < always || v.Meta.Workload.OfferedRate <= r.Bound):
 		return diagnose.NotThere("the loop was busy %.0f %% of the time, but pods were not held up", 100*r.Utilisation)
 	}
 	f := diagnose.Finding{
@@ -85,6 +87,10 @@ func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
 			f.Direct, f.Sources = true, 2
 			f.Evidence = append(f.Evidence, diagnose.Evidence{Kind: "busy", Ref: "processes: " + diagnose.Scheduler, Value: used, Unit: "s", Text: fmt.Sprintf("it used %.1f CPU-seconds meanwhile: it works, and does not wait for a CPU; the machine was %.0f %% busy", used, 100*m.Share)})
 		}
+	}
+	if !v.Symptom() {
+		f.Class, f.Claims = diagnose.Risk, nil
+		f.Summary += fmt.Sprintf(" %g pods/s are offered: the queue in front of it grows with every second.", v.Meta.Workload.OfferedRate)
 	}
 	if waits(v, &f, r) {
 		return diagnose.Found(f)
