@@ -1,7 +1,7 @@
 // Package consumer judges clients that ask for more than anybody needs: the
 // part that the detectors of storms share. What such a client costs is waste.
-// It holds the run back only where the CPU that it burns is what the others
-// lack, and then by as much as that CPU would have carried.
+// It holds the run back only where the CPU that it burns, or the seats that it takes,
+// are what the others lack, and then by as much as these would have carried.
 package consumer
 
 import (
@@ -22,6 +22,10 @@ const (
 	// stopped is the share of a quota's periods from which on it is full, as in
 	// shared-quota.
 	stopped = 0.5
+	// queued is the mean wait for a seat of priority and fairness, in seconds, from
+	// which seats are what others lack, and crowding the share of all requests from
+	// which a client takes them.
+	queued, crowding = 0.05, 0.5
 )
 
 // Judge fills in what a finding about clients costs, and whether that makes it
@@ -37,8 +41,15 @@ func Judge(v *diagnose.View, f *diagnose.Finding, talks []diagnose.Talk, path st
 // Weigh is Judge for a finding whose cost is known.
 func Weigh(v *diagnose.View, f *diagnose.Finding) {
 	f.Class = diagnose.Waste
-	_, suffers := v.Suffers()
+	text, suffers := v.Suffers()
 	share, of := burnt(v, f.Cost)
+	said := fmt.Sprintf("It uses %.0f %% of the CPU of %s, which is full", 100*share, of)
+	told := diagnose.Evidence{Kind: "busy", Ref: "processes", Value: share, Unit: "1", Text: fmt.Sprintf("its part of the CPU of %s, which is full", of)}
+	if wait, ok := seats(v, f.Cost); ok && share < named {
+		share = f.Cost.RequestShare
+		said = fmt.Sprintf("It sends %.0f %% of all requests, and these wait %.0f ms each for a seat", 100*share, 1000*wait)
+		told = diagnose.Evidence{Kind: "wait", Ref: "apiserver_flowcontrol_request_wait_duration_seconds", Value: wait, Unit: "s", Text: "that a request waits for a seat of priority and fairness"}
+	}
 	if !suffers || share < named {
 		return
 	}
@@ -57,9 +68,15 @@ func Weigh(v *diagnose.View, f *diagnose.Finding) {
 		}
 	}
 	f.RequestSeconds = held * v.API.LostSeconds
-	text, _ := v.Suffers()
-	f.Summary += fmt.Sprintf(" It uses %.0f %% of the CPU of %s, which is full: %s.", 100*share, of, text)
-	f.Evidence = append(f.Evidence, diagnose.Evidence{Kind: "busy", Ref: "processes", Value: share, Unit: "1", Text: fmt.Sprintf("its part of the CPU of %s, which is full", of)})
+	f.Summary += fmt.Sprintf(" %s: %s.", said, text)
+	f.Evidence = append(f.Evidence, told)
+}
+
+// seats is how long requests wait for a seat where that is long and most of them are
+// of one client.
+func seats(v *diagnose.View, c *diagnose.Cost) (wait float64, ok bool) {
+	wait, _, known := v.Mean(diagnose.APIServer, "apiserver_flowcontrol_request_wait_duration_seconds", nil)
+	return wait, known && wait >= queued && c.RequestShare >= crowding
 }
 
 // burnt is which part of a full CPU a cost is, and whose CPU that is.
