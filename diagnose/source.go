@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 
 	"github.com/google/pprof/profile"
 
@@ -146,7 +147,7 @@ func ThinSeries(metric string, labels map[string]string) bool {
 	case "etcd_request_duration_seconds_bucket":
 		return labels["operation"] == "get" && labels["le"] == "0.005"
 	case "apiserver_admission_controller_admission_duration_seconds_sum":
-		return labels["name"] == "ResourceQuota" && labels["operation"] == "CREATE"
+		return (labels["name"] == "ResourceQuota" || strings.HasSuffix(labels["name"], "AdmissionPolicy")) && labels["operation"] == "CREATE"
 	}
 	return true
 }

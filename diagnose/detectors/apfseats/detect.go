@@ -21,6 +21,8 @@ const (
 	part = 0.20
 	// little is the share of the lost time below which pods' own requests did not wait.
 	little = 0.05
+	// crowding is the share of all requests from which a client fills the seats.
+	crowding = 0.5
 	// rejected requests a second count by themselves.
 	rejected = 0.2
 	// defaults of --max-requests-inflight and --max-mutating-requests-inflight.
@@ -39,7 +41,7 @@ component at its quota. The limits in the flags, below their defaults, are a sec
 
 **Look-alikes.** A full CPU: seats are taken because execution is slow, and more of them would make it slower (machine-cpu, component-cpu). Only one level full, by one client: the same finding names the level; give that client a FlowSchema of its own.
 
-**Claims.** Each stage's requests go by flow schemas of their own: nodes', the scheduler's, the controllers', and all others, the load's among them. A stage lost what its own requests waited. Where that is next to nothing, some clients only keep each other waiting, and the finding is a risk.`,
+**Claims.** Each stage's requests go by flow schemas of their own: nodes', the scheduler's, the controllers', and all others, the load's among them. A stage lost what its own requests waited. Where that is next to nothing, some clients only keep each other waiting, and the finding is a risk. Where one client that sends at least half of all requests was found before, its part is that finding's, unless flags leave few seats.`,
 	Detect: detect,
 }
 
@@ -121,10 +123,18 @@ func detect(v *diagnose.View, earlier []diagnose.Finding) diagnose.Outcome {
 	if m, ok := v.MachineCPU(v.Plateau); ok {
 		f.Evidence = append(f.Evidence, diagnose.Evidence{Kind: "busy", Ref: "machine", Value: m.Share, Unit: "1", Text: fmt.Sprintf("the machine's CPU was %.0f %% busy", 100*m.Share)})
 	}
+	// What one client fills the seats with is its doing, and named by then.
+	left := 1.0
+	for _, e := range earlier {
+		if len(set) == 0 && e.Consumes && e.Cost != nil && e.Cost.RequestShare >= crowding {
+			left = min(left, 1-e.Cost.RequestShare)
+		}
+	}
 	claimed := 0.0
 	for _, s := range v.LostStages() {
 		x := shareOf(v, s.Name, share) * *s.ExcessSeconds
 		claimed += x
+		x *= left
 		f.Claims[s.Name] = x
 		if x > f.Claims[f.Stage] {
 			f.Stage = s.Name
@@ -133,7 +143,7 @@ func detect(v *diagnose.View, earlier []diagnose.Finding) diagnose.Outcome {
 	if f.Stage == diagnose.Scheduling {
 		f.Stage = diagnose.Queue
 	}
-	f.RequestSeconds = share * v.API.LostSeconds
+	f.RequestSeconds = share * v.API.LostSeconds * left
 	if apart := v.StagesOK && v.Symptom() && claimed < little*v.Lost.PodSeconds && !v.API.Slow(); len(set) == 0 && (apart || !suffers) {
 		f.Class, f.Stage, f.Claims, f.RequestSeconds = diagnose.Risk, "", nil, 0
 		f.Summary += " What pods are brought up with did not wait there: the clients of that level keep each other waiting."
