@@ -32,6 +32,8 @@ go_sched_gomaxprocs_threads; there are no stops to count.
 A starved kube-apiserver or etcd is charged with all lost time, a starved controller manager with stage controller, a
 starved scheduler with queue, decide and bind.
 
+**Risk.** A quota that is used up, and stops the component in at least half of the periods, is named where nobody waits for it yet.
+
 **Explaining-away.** A limiter that would bind at 20/s does nothing while a starved API server lets only 12/s through: the limiter is then ruled out by its own rate.
 
 **Look-alikes.** The machine at capacity (machine-cpu, settled first); kubedyno's own processes at their quota (generator-late, nodes-late).`,
@@ -64,6 +66,10 @@ func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
 			why += fmt.Sprintf("; %s used %.0f %% of its %g CPU", c.Name, 100*u, limit)
 			continue
 		}
+		if !v.Symptom() && counted && u >= used && stops >= stopped {
+			found = append(found, risk(c.Name, limit, u, stops))
+			continue
+		}
 		if !v.Symptom() {
 			why += fmt.Sprintf("; %s used %.0f %% of its %g CPU, but pods were not held up", c.Name, 100*u, limit)
 			continue
@@ -86,6 +92,22 @@ func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
 		return diagnose.NotAssessed("the components' CPU quotas are not known on this cluster")
 	}
 	return diagnose.NotThere("no component has a CPU quota")
+}
+
+// risk is a quota that is used up while nobody waits for it yet.
+func risk(component string, quota, u, stops float64) diagnose.Finding {
+	return diagnose.Finding{
+		Class: diagnose.Risk, Component: component, Resource: "cpu", Sources: 2,
+		Cause:   fmt.Sprintf("%s is held to %g CPU by its quota", component, quota),
+		Summary: fmt.Sprintf("%s has no CPU to spare: it used %.0f %% of the %g that its quota allows, and was stopped in %.0f %% of the periods. Pods were not held up by it yet.", component, 100*u, quota, 100*stops),
+		Evidence: []diagnose.Evidence{
+			{Kind: "busy", Ref: "processes: " + component, Value: u, Unit: "1", Text: fmt.Sprintf("of %g CPU used", quota)},
+			{Kind: "wait", Ref: "processes: throttled_periods of " + component, Value: stops, Unit: "1", Text: "of the quota's periods in which it was stopped"},
+			{Kind: "config", Ref: component + ".cpu", Value: quota, Unit: "cores", Text: fmt.Sprintf("CPU quota %g", quota)},
+		},
+		Advice:    diagnose.Advice{Set: map[string]string{component + ".cpu": number(2 * quota)}, Text: "Give it twice the quota, before more load comes. The price is that much less for everything else on the machine, while it is used."},
+		RefutedBy: "the same load with a larger quota of which it uses no more",
+	}
 }
 
 // ofThreads says of a finding that it is Go's threads and no quota.

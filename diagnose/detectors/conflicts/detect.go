@@ -2,6 +2,7 @@ package conflicts
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/kubedyno/kubedyno/diagnose"
 	"github.com/kubedyno/kubedyno/diagnose/detectors/internal/consumer"
@@ -16,6 +17,9 @@ const (
 	// fewer objects than this take each other's turns; beyond it conflicts are
 	// spread, and locking would not help.
 	crowded = 2.0 // conflicts for each object
+	// atQuota is the use of its own quota from which a component is too late with
+	// everything, as in component-cpu.
+	atQuota = 0.85
 )
 
 // Detector finds the cause.
@@ -29,7 +33,7 @@ read from etcd as well. Block allocators of network plugins (IPAM), counters in 
 write that succeeded, objects and users. etcd's own count of updates per write that succeeded is the second source: conflicts that clients see are not stored. It is waste; where the CPU that it burns is a fifth of a full one, it is the bottleneck.
 
 **Look-alikes.** Creates of what exists already (409 as well, but nothing is tried again: not counted); bindings of pods that were bound; locks of leader election, one for each object (lock-herd); what the API server and a controller count against quotas (quota-admission); two clients that
-undo each other's work without conflict (tug-of-war); retries inside the API server, which no client sees (more than one update in etcd for each write).`,
+undo each other's work without conflict (tug-of-war); a component that its CPU quota stops, which works on what it read long ago (component-cpu); retries inside the API server, which no client sees (more than one update in etcd for each write).`,
 	Detect: detect,
 }
 
@@ -50,6 +54,9 @@ func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
 			continue
 		}
 		if t.Names > 0 && float64(n) < crowded*float64(t.Names) {
+			continue
+		}
+		if starved(v, t.Agent) {
 			continue
 		}
 		found = append(found, finding(v, t))
@@ -97,4 +104,15 @@ func finding(v *diagnose.View, t diagnose.Talk) diagnose.Finding {
 	f.Prediction = &diagnose.Prediction{Resource: "unknown", Text: fmt.Sprintf("with one writer at a time %.0f of its %.0f requests/s go away", max(0, (float64(requests)-2*float64(t.Succeeded()))/v.Span()), float64(requests)/v.Span())}
 	consumer.Judge(v, &f, mine, "")
 	return f
+}
+
+// starved says whether a client is a component that its CPU quota stops: it works on
+// what it read long ago, and its conflicts go with that.
+func starved(v *diagnose.View, agent string) bool {
+	for _, c := range v.Components() {
+		if u, _, ok := v.QuotaUse(c); ok && u >= atQuota && strings.HasPrefix(agent, c) {
+			return true
+		}
+	}
+	return false
 }
