@@ -87,6 +87,9 @@ type Expectation struct {
 	Says string `yaml:"says"`
 	// Arm is whose runs it is about; all of them must have it.
 	Arm string `yaml:"arm"`
+	// Full says of a change that it is smaller than what single runs differ by: a quick
+	// run tells it and does not judge it.
+	Full bool `yaml:"full"`
 
 	First *Place `yaml:"first"`
 	// Order is what is found, the first of it first of all, and each before the next.
@@ -215,6 +218,8 @@ func (c *Case) check(name string) error {
 		switch {
 		case set != 1:
 			err = errors.New("exactly one of first, order, found, absent, objective, number and change")
+		case e.Full && e.Change == nil:
+			err = errors.New("full is for a change")
 		case e.Number != nil && e.Number.Least == nil && e.Number.Most == nil:
 			err = errors.New("a number without a bound cannot fail")
 		case e.Number != nil:

@@ -109,6 +109,8 @@ func TestJudge(t *testing.T) {
 	least := Expectation{Arm: "a", Number: &Bounded{Measure: last, Least: &ten}}
 	most := Expectation{Arm: "a", Number: &Bounded{Measure: last, Most: &ten}}
 	half := Expectation{Change: &Change{Measure: last, From: "a", To: "b", Factor: 0.5}}
+	fine := half
+	fine.Full = true
 	twice := Expectation{Change: &Change{Measure: last, From: "a", To: "b", Factor: 2}}
 	flat := Expectation{Change: &Change{Measure: last, From: "a", To: "b", Flat: 0.25}}
 	for _, c := range []struct {
@@ -152,6 +154,8 @@ func TestJudge(t *testing.T) {
 		{"less, but who knows", half, numbers(20, 21, 22, 5), numbers(5, 6, 5.5, 30), false, Failed, "interval"},
 		{"less, and no interval", half, numbers(20), numbers(5), false, Unknown, "without an interval"},
 		{"less, quickly", half, numbers(20), numbers(5), true, Held, "without an interval"},
+		{"too small for one run", fine, numbers(20), numbers(21), true, LeftOut, "× 1.05, without an interval: it takes 4 runs a side; at most × 0.5; only a full run"},
+		{"and judged by more", fine, numbers(20, 21, 22, 23), numbers(20, 21, 22, 23), false, Failed, "at most × 0.5"},
 		{"more", twice, numbers(5), numbers(20), true, Held, "× 4"},
 		{"more the other way round", twice, numbers(20), numbers(5), true, Failed, "× 0.25"},
 		{"none left", half, numbers(20), numbers(0), true, Held, "20 → 0"},
