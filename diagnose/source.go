@@ -146,6 +146,8 @@ func ThinSeries(metric string, labels map[string]string) bool {
 	switch metric {
 	case "etcd_request_duration_seconds_bucket":
 		return labels["operation"] == "get" && labels["le"] == "0.005"
+	case "rest_client_request_duration_seconds_bucket":
+		return labels["le"] == "0.005"
 	case "apiserver_admission_controller_admission_duration_seconds_sum":
 		return (labels["name"] == "ResourceQuota" || strings.HasSuffix(labels["name"], "AdmissionPolicy")) && labels["operation"] == "CREATE"
 	}
