@@ -43,7 +43,7 @@ function Plot({ t }: { t: Trend }) {
   return (
     <figure class="chart trend">
       <figcaption><span class="title">{t.name}</span><span class="unit">{t.unit}, {t.lower ? 'less' : 'more'} is better, n {n}</span></figcaption>
-      <div class="scroll" tabIndex={0} role="region" aria-label={t.name}>
+      <div class="scroll" tabIndex={0} role="region" aria-label={`${t.name}, ${t.experiment} on ${t.machine}`}>
         <svg viewBox={`0 0 ${width} ${height}`} role="img" aria-label={`${t.name} of ${n} runs, the first ${value(t.values[0])}, the last ${value(t.values.at(-1))} ${t.unit}; the table below holds the same data`}>
           {ticks(a, b).map((v) => <g key={v}><line x1={pad.left} x2={width - pad.right} y1={y(v)} y2={y(v)} class="gridline" /><text x={pad.left - 6} y={y(v) + 4} text-anchor="end">{num(v)}</text></g>)}
           {t.labels.map((l, i) => l !== t.labels[i - 1] && <text key={`l${i}`} x={x(i - 0.4)} y={height - 6} text-anchor="start">{l}</text>)}
