@@ -141,7 +141,7 @@ func finding(v *diagnose.View, c *client, rate, part, time, times float64, greed
 		f.Cause = fmt.Sprintf("the requests of %s take %.0f %% of the time of all", c.agent, 100*time)
 		f.Summary = fmt.Sprintf("Requests of %s take %.0f %% of the time that the API server works on requests, each %.0f times as long as those of others: %s.", c.agent, 100*time, times, kinds(c))
 		f.Evidence = append(f.Evidence, diagnose.Evidence{Kind: "wait", Ref: "requests of " + c.agent, Value: c.seconds, Unit: "s", Text: fmt.Sprintf("that they took together, %s each", seconds(c.seconds/float64(c.count)))})
-		f.Advice.Text = fmt.Sprintf("Look at what makes a request of %s take so long: how large the objects are, and how many of them one request is about (kubedyno requests RECORDING --by agent,verb,resource). ", c.agent) + f.Advice.Text
+		f.Advice.Text = fmt.Sprintf("Look at what makes a request of %s take so long: how large the objects are, and how many of them one request is about (kubedyno requests RECORDING --by userAgent,verb,resource). ", c.agent) + f.Advice.Text
 	}
 	if first.Names > 0 && float64(first.Count) >= 2*float64(first.Names) {
 		f.Evidence = append(f.Evidence, diagnose.Evidence{Kind: "rate", Ref: "requests of " + c.agent, Value: float64(first.Count) / float64(first.Names), Unit: "requests", Text: fmt.Sprintf("%s for each of %d objects", first.What(), first.Names)})

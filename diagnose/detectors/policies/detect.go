@@ -37,6 +37,9 @@ func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
 	if _, known := v.Increase(diagnose.APIServer, check+"_sum", nil); !ok && !known {
 		return diagnose.NotAssessed("the API server's metrics")
 	}
+	if !ok && !v.HasRequests {
+		return diagnose.NotAssessed("the requests: what policies that let pass take is held against creates of pods")
+	}
 	if !ok {
 		return diagnose.NotThere("no policy was checked")
 	}
