@@ -225,8 +225,16 @@ var Rules = []Rule{
 		"The authorization webhook's answers, and how many role bindings one namespace has."),
 	layer("WebhookIsSlow", "slow-webhook", "apiserver_admission_webhook_admission_duration_seconds", "", "name, operation", "Each {{ $labels.operation }} waits {{ $value | humanizeDuration }} for the webhook {{ $labels.name }}",
 		"What serves the webhook: its CPU, its replicas, what it asks in turn; and matchConditions that leave out what it lets pass anyway."),
-	layer("PolicyIsSlow", "policy-cost", "apiserver_validating_admission_policy_check_duration_seconds", "", "policy", "Each write waits {{ $value | humanizeDuration }} for admission policy {{ $labels.policy }}",
-		"What the policy matches, and long lists in its expressions."),
+	{
+		// The policies' own clock, apiserver_validating_admission_policy_check_duration_seconds,
+		// runs in v1.36 for checks that refuse only; the plugin's runs for all.
+		Alert: "PolicyIsSlow", Detector: "policy-cost", Severity: Warning, Component: "kube-apiserver",
+		Expr:    `sum by (job, name) (rate(apiserver_admission_controller_admission_duration_seconds_sum{name=~"(Validating|Mutating)AdmissionPolicy",operation="CREATE"}[W])) >= 0.5`,
+		Summary: "Creates wait {{ $value | humanize }} s a second in all for admission policies ({{ $labels.name }})",
+		Look:    "Which policies match what is created, and long lists in their expressions; matchConditions that leave out what need not be checked.",
+		Fires:   []Line{{Series: `apiserver_admission_controller_admission_duration_seconds_sum{job="apiserver",name="ValidatingAdmissionPolicy",operation="CREATE"}`, Rate: 2}},
+		Quiet:   []Line{{Series: `apiserver_admission_controller_admission_duration_seconds_sum{job="apiserver",name="ValidatingAdmissionPolicy",operation="CREATE"}`, Rate: 0.2}, {Series: `apiserver_admission_controller_admission_duration_seconds_sum{job="apiserver",name="ResourceQuota",operation="CREATE"}`, Rate: 2}},
+	},
 	layer("EncryptionIsSlow", "encryption", "apiserver_storage_transformation_duration_seconds", "", "transformation_type", "Encryption at rest takes {{ $value | humanizeDuration }} an object",
 		"The KMS plugin's answers; KMS v2 asks for a key once and not for each object."),
 	{
@@ -328,7 +336,7 @@ func layer(alert, detector, metric, match, by, summary, look string) Rule {
 	}
 	if by != "" {
 		labels += ", " + by
-		example += `,name="a",operation="CREATE",policy="p",transformation_type="to_storage"`
+		example += `,name="a",operation="CREATE",transformation_type="to_storage"`
 	}
 	sum := "sum by (" + labels + ") (rate(" + metric + "_sum" + braces + "[W]))"
 	count := "sum by (" + labels + ") (rate(" + metric + "_count" + braces + "[W]))"

@@ -258,6 +258,24 @@ actors:
 		acted: sent("agents", "renewals", 0.6),
 	},
 	{
+		Name: "hot-loop", Title: "an operator rewrites its objects without a pause", Holds: "the API server's CPU and etcd's writes",
+		Parameter: Parameter{Means: "rounds a second, each of a read and a write", Kind: PerSecond, Low: "30/s", Middle: "120/s", High: "400/s"},
+		Right:     []Place{{Component: client("operator"), Resource: "cpu"}, {Component: client("operator"), Resource: "disk"}},
+		Alike:     []string{"conflict-storm", "fighting-controllers", "heartbeat-storm", "event-flood"},
+		Doc: `An operator that writes a time or a counter into the status of its objects is told of its own change, and writes again. No request fails and nobody disagrees with it: it is busy with itself.
+
+**What you see.** Hundreds of reads and writes a second on a cluster where nothing happens; everybody else's requests are slower.
+
+**What tells it apart.** One user agent sends more than everybody else together, to objects that nobody else writes, without conflicts. Two controllers that fight are two user agents; heartbeats are leases.
+
+**Remedy.** Compare before the write; react to changes of the spec only (a GenerationChangedPredicate); read from the informer's cache; a rate limit for each object.`,
+		Change: `actors:
+  - {name: operator, do: writers, rate: {{.Text}}, count: 32, objects: 64}
+`,
+		Show:  "arrivals",
+		acted: sent("operator", "requests", 1.2),
+	},
+	{
 		Name: "fighting-controllers", Number: "F43", Title: "two controllers undo each other's work", Holds: "etcd's writes and the API server's CPU",
 		Parameter: Parameter{Means: "objects that they fight about", Kind: Number, Low: "1", Middle: "4", High: "16"},
 		Right:     []Place{{Component: client("tenant-a"), Resource: "cpu"}, {Component: client("tenant-b"), Resource: "cpu"}, {Component: client("tenant-a"), Resource: "lock"}, {Component: client("tenant-b"), Resource: "lock"}},

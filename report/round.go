@@ -179,20 +179,18 @@ func headline(r Round, c clock, pods []record.Pod) []Indicator {
 	return append(out, cost, own)
 }
 
-// number formats for people: three significant digits, no trailing zeros.
+// number formats for people: three significant digits but no more than four
+// after the point, no trailing zeros.
 func number(x float64) string {
-	switch a := math.Abs(x); {
-	case a >= 1000:
+	a := math.Abs(x)
+	switch {
+	case a < 5e-5:
+		return "0"
+	case a >= 100, math.IsNaN(x):
 		return fmt.Sprintf("%.0f", x)
-	case a >= 100:
-		return trim(fmt.Sprintf("%.0f", x))
-	case a >= 10:
-		return trim(fmt.Sprintf("%.1f", x))
-	case a >= 1:
-		return trim(fmt.Sprintf("%.2f", x))
-	default:
-		return trim(fmt.Sprintf("%.3f", x))
 	}
+	digits := min(4, 2-int(math.Floor(math.Log10(a))))
+	return trim(fmt.Sprintf("%.*f", digits, x))
 }
 
 func trim(s string) string {

@@ -94,7 +94,7 @@ func twoSides() Page {
 
 // trends is a page of history.
 func trends() Page {
-	p := Page{Title: "History", Verdict: "24 valid runs, 2 series: 1 change for the worse, 0 for the better.", Tool: "v0.1.0", Generated: synthStart, Valid: true, LeftOut: []string{"20261101T000000Z-bad is not valid: the generator was late"}}
+	p := Page{Title: "History", Verdict: "48 valid runs, 3 series: 1 change for the worse, 1 for the better.", Tool: "v0.1.0", Generated: synthStart, Valid: true, LeftOut: []string{"20261101T000000Z-bad is not valid: the generator was late"}}
 	t := Trend{Experiment: "density", Machine: "2 CPUs", Indicator: "cpu.total", Name: "control plane, all components", Unit: "ms/pod", Lower: true}
 	for i := range 24 {
 		v := 14 + 0.3*math.Sin(float64(3*i))

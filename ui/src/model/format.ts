@@ -1,16 +1,18 @@
 // Numbers and names as people read them. All pure.
 
-/** Three significant digits, no trailing zeros; the same rule as number() in report/round.go. */
+/** Three significant digits but no more than four after the point, no trailing zeros; the same rule as number() in report/round.go. */
 export function num(x: number): string {
   const a = Math.abs(x)
   if (a >= 100) return x.toFixed(0)
-  const s = x.toFixed(a >= 10 ? 1 : a >= 1 ? 2 : 3)
-  return s.replace(/\.?0+$/, '')
+  if (a < 5e-5) return '0'
+  const s = x.toFixed(Math.min(4, 2 - Math.floor(Math.log10(a))))
+  return s.includes('.') ? s.replace(/\.?0+$/, '') : s
 }
 
-/** A value that may be missing, with its unit. */
+/** A value that may be missing, with its unit; a few thousandths of a second as milliseconds. */
 export function value(x: number | null | undefined, unit = ''): string {
   if (x === null || x === undefined) return '–'
+  if (unit === 's' && x !== 0 && Math.abs(x) < 0.01) return `${num(1000 * x)} ms`
   return unit ? `${num(x)} ${unit}` : num(x)
 }
 

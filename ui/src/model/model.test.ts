@@ -102,10 +102,11 @@ test('evidence has its place on the page', () => {
 })
 
 test('numbers', () => {
-  assert.deepEqual([0, 0.0123, 1.5, 52.08, 166.4, 3000].map(num), ['0', '0.012', '1.5', '52.1', '166', '3000'])
+  assert.deepEqual([0, -0.00001, 0.00023, 0.0123, 0.9996, 1.5, 52.08, 166.4, 3000, NaN].map(num), ['0', '0', '0.0002', '0.0123', '1', '1.5', '52.1', '166', '3000', 'NaN'])
   assert.deepEqual([0, 0.012, 0.5].map(percent), ['0 %', '1.2 %', '50 %'])
   assert.deepEqual([7, 61, 150, 3700].map(duration), ['7 s', '1m01s', '2m30s', '1h01m'])
-  assert.equal(value(null, 's'), '–')
+  assert.deepEqual([null, 0, 0.0002, -0.004, 0.02].map((x) => value(x, 's')), ['–', '0 s', '0.2 ms', '-4 ms', '0.02 s'])
+  assert.equal(value(0.004, 'ms'), '0.004 ms')
   assert.deepEqual([change(20, 52), change(150, 58), change(1, 1), change(null, 3), change(0, 3)], ['×2.6', '−61 %', '±0 %', '', ''])
   assert.equal(moment('2026-11-20T09:30:11.5Z'), '2026-11-20 09:30 UTC')
   assert.equal(moment('0001-01-01T00:00:00Z'), '')
