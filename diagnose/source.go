@@ -62,6 +62,8 @@ var Metrics = []string{
 	"apiserver_authorization_webhook_duration_seconds_count",
 	"apiserver_authorization_webhook_duration_seconds_sum",
 	"apiserver_cache_list_fetched_objects_total",
+	"apiserver_crd_conversion_webhook_duration_seconds_count",
+	"apiserver_crd_conversion_webhook_duration_seconds_sum",
 	"apiserver_envelope_encryption_kms_operations_latency_seconds_count",
 	"apiserver_envelope_encryption_kms_operations_latency_seconds_sum",
 	"apiserver_flowcontrol_nominal_limit_seats",

@@ -24,6 +24,9 @@ type Talk struct {
 	Count   int
 	Seconds float64 // summed over the requests; -1 unknown
 	Mean    float64 // seconds; -1 unknown
+	// Waited is how many of the Seconds are known to have gone to waiting for a
+	// seat of priority and fairness, or for admission webhooks.
+	Waited float64
 	Codes   map[int32]int
 	// Names is how many objects they were about, -1 where names were not
 	// recorded; Users how many users sent them.
@@ -133,6 +136,7 @@ func (v *View) accountRequests(all []record.Request) {
 		t.Times = append(t.Times, v.sec(r.ReceivedMicros))
 		if took := r.DoneMicros - r.ReceivedMicros; took > 0 && r.DoneMicros != 0 {
 			t.Seconds += float64(took) / 1e6
+			t.Waited += float64(min(took, max(0, r.QueueMicros)+max(0, r.WebhookMicros))) / 1e6
 			g.timed = true
 		}
 		if r.Name != "" {

@@ -263,6 +263,7 @@ const (
 	ActApplyOnChange ActorKind = "apply-on-change" // the real kubectl, when something changed
 	ActConnections   ActorKind = "connections"     // a connection for each request
 	ActController    ActorKind = "controller"      // an informer on pods, and a patch for each
+	ActConverter     ActorKind = "converter"       // convert a custom resource that it reads
 	ActDiskWriter    ActorKind = "disk-writer"     // write to the machine's disk
 	ActElectors      ActorKind = "electors"        // compete for leases
 	ActEvents        ActorKind = "events"          // create Events
@@ -282,7 +283,7 @@ const (
 func (ActorKind) values() []string {
 	return []string{
 		string(ActAddonHook), string(ActAddonManager), string(ActAddonUser),
-		string(ActApplyOnChange), string(ActConnections), string(ActController), string(ActDiskWriter), string(ActElectors), string(ActEvents), string(ActHeartbeats),
+		string(ActApplyOnChange), string(ActConnections), string(ActController), string(ActConverter), string(ActDiskWriter), string(ActElectors), string(ActEvents), string(ActHeartbeats),
 		string(ActInstaller), string(ActKubectlApply), string(ActLister), string(ActLockers), string(ActOwner), string(ActRelister),
 		string(ActScraper), string(ActWatchers), string(ActWebhook), string(ActWriters),
 	}

@@ -365,6 +365,7 @@ var uses = map[ActorKind][]string{
 	ActApplyOnChange: {"rate", "objects"},
 	ActConnections:   {"rate", "count"},
 	ActController:    {"count", "qps", "burst"},
+	ActConverter:     {"rate", "count", "objects", "delay"},
 	ActDiskWriter:    {"count"},
 	ActElectors:      {"count", "objects", "qps", "burst"},
 	ActEvents:        {"rate", "count", "objects", "qps", "burst"},
@@ -382,7 +383,7 @@ var uses = map[ActorKind][]string{
 }
 
 // labOnly are the kinds of actor whose work is not confined to the run's namespace.
-var labOnly = []ActorKind{ActDiskWriter, ActInstaller, ActWebhook}
+var labOnly = []ActorKind{ActConverter, ActDiskWriter, ActInstaller, ActWebhook}
 
 // actors checks that each has a name of its own and only what it needs.
 func (c *checker) actors() {

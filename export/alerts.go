@@ -221,10 +221,14 @@ var Rules = []Rule{
 		Fires:   []Line{{Series: `apiserver_flowcontrol_rejected_requests_total{job="apiserver",priority_level="workload-low",flow_schema="service-accounts",reason="queue-full"}`, Rate: 1}},
 		Quiet:   []Line{{Series: `apiserver_flowcontrol_rejected_requests_total{job="apiserver",priority_level="workload-low",flow_schema="service-accounts",reason="queue-full"}`, Rate: 0.05}},
 	},
+	layer("RequestsWaitForAuthentication", "authentication", "apiserver_request_filter_duration_seconds", `filter="authentication"`, "", "Requests wait {{ $value | humanizeDuration }} each until their client is known",
+		"Who is asked about tokens: the authentication webhook, the OpenID provider; and how long its answers are kept."),
 	layer("RequestsWaitForAuthorization", "authorization", "apiserver_request_filter_duration_seconds", `filter="authorization"`, "", "Requests wait {{ $value | humanizeDuration }} each to be authorized",
 		"The authorization webhook's answers, and how many role bindings one namespace has."),
 	layer("WebhookIsSlow", "slow-webhook", "apiserver_admission_webhook_admission_duration_seconds", "", "name, operation", "Each {{ $labels.operation }} waits {{ $value | humanizeDuration }} for the webhook {{ $labels.name }}",
 		"What serves the webhook: its CPU, its replicas, what it asks in turn; and matchConditions that leave out what it lets pass anyway."),
+	layer("ConversionIsSlow", "slow-conversion", "apiserver_crd_conversion_webhook_duration_seconds", "", "crd_name", "Requests for {{ $labels.crd_name }} wait {{ $value | humanizeDuration }} each for its conversion webhook",
+		"Clients that ask for another version than the stored one; what serves the webhook: its CPU, its replicas."),
 	{
 		// The policies' own clock, apiserver_validating_admission_policy_check_duration_seconds,
 		// runs in v1.36 for checks that refuse only; the plugin's runs for all.
@@ -336,7 +340,7 @@ func layer(alert, detector, metric, match, by, summary, look string) Rule {
 	}
 	if by != "" {
 		labels += ", " + by
-		example += `,name="a",operation="CREATE",transformation_type="to_storage"`
+		example += `,name="a",operation="CREATE",crd_name="b.c",transformation_type="to_storage"`
 	}
 	sum := "sum by (" + labels + ") (rate(" + metric + "_sum" + braces + "[W]))"
 	count := "sum by (" + labels + ") (rate(" + metric + "_count" + braces + "[W]))"

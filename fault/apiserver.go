@@ -117,6 +117,30 @@ var apiserver = []Fault{
 		acted: webhookTook,
 	},
 	{
+		Name: "slow-conversion", Title: "a conversion webhook takes long", Holds: "who reads a custom resource at an older version",
+		Parameter: Parameter{Means: "what an answer takes", Kind: Duration, Low: "100ms", Middle: "500ms", High: "2s"},
+		Right:     []Place{{Component: kubeAPIServer, Resource: "webhook"}, {Component: client("widgets"), Resource: "webhook"}},
+		Alike:     []string{"slow-webhook", "far-etcd"},
+		Doc: `Objects of a CustomResourceDefinition are stored at one version. Who asks for another, or sends another, waits while the API server asks the definition's conversion webhook: a list waits for all of its objects, and a watch for each event.
+
+**What you see.** Clients of one custom resource are slow, reads as much as writes; everything else is quick.
+
+**What tells it apart.** apiserver_crd_conversion_webhook_duration_seconds, which names the resource. Admission webhooks are asked for writes only; a slow etcd is slow for every resource.
+
+**Remedy.** Move clients to the version that is stored, and stored objects to the newest one (StorageVersionMigration); conversion that asks nobody else; replicas of the webhook near the API server.`,
+		Change: `actors:
+  - {name: widgets, do: converter, delay: {{.Text}}}
+`,
+		Show: "arrivals",
+		acted: func(r *reading, v Value) Effect {
+			mean, n, ok := r.mean("apiserver_crd_conversion_webhook_duration_seconds", on(kubeAPIServer))
+			if !ok {
+				return missing("apiserver_crd_conversion_webhook_duration_seconds")
+			}
+			return judge(mean >= v.Duration.Seconds(), 1000*mean, "ms", "a conversion took %.0f ms on average (n=%.0f)", 1000*mean, n)
+		},
+	},
+	{
 		Name: "heavy-policy", Number: "F19", Title: "admission policies take a lot of work", Holds: "the creation of pods, and the API server's CPU",
 		Parameter: Parameter{Means: "policies", Kind: Number, Low: "1", Middle: "3", High: "6"},
 		Right:     []Place{{Component: kubeAPIServer, Resource: "policy"}},

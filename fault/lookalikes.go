@@ -23,7 +23,7 @@ var LookAlikes = []Group{
 	{"few pods are bound", "time in the client's limiter, how busy the loop is, the plugin's time, and the CPU quota",
 		[]string{"scheduler-limit", "starved-scheduler", "crowded-terms", "slow-volumes"}},
 	{"every request is slow", "waiting for a seat with idle CPUs beside long execution on full ones, and the time in webhooks, policies and etcd",
-		[]string{"few-seats", "starved-apiserver", "small-master", "slow-webhook", "heavy-policy", "far-etcd"}},
+		[]string{"few-seats", "starved-apiserver", "small-master", "slow-webhook", "slow-conversion", "heavy-policy", "far-etcd"}},
 	{"many lists", "whether a watch follows, and whether the list reaches etcd",
 		[]string{"list-storm", "relist-storm", "uncached-lists"}},
 	{"many conflicts", "which objects, how many writers, and who asks for locks",

@@ -68,6 +68,7 @@ var actorRules = append([]rbacv1.PolicyRule{
 	{APIGroups: []string{"admissionregistration.k8s.io"}, Verbs: allVerbs, Resources: []string{"validatingwebhookconfigurations"}},
 	{APIGroups: []string{"apiextensions.k8s.io"}, Verbs: allVerbs, Resources: []string{"customresourcedefinitions"}},
 	{APIGroups: []string{"crd.projectcalico.org"}, Verbs: allVerbs, Resources: []string{"ipamblocks", "blockaffinities", "ipamhandles"}},
+	{APIGroups: []string{"converter.kubedyno.io"}, Verbs: allVerbs, Resources: []string{"*"}},
 }, roles[collectUser]...)
 
 // grant makes the roles of our own users and binds them.

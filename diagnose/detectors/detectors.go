@@ -10,12 +10,14 @@ import (
 	"github.com/kubedyno/kubedyno/diagnose/detectors/aggregated"
 	"github.com/kubedyno/kubedyno/diagnose/detectors/apfseats"
 	"github.com/kubedyno/kubedyno/diagnose/detectors/auditsink"
+	"github.com/kubedyno/kubedyno/diagnose/detectors/authentication"
 	"github.com/kubedyno/kubedyno/diagnose/detectors/authorization"
 	"github.com/kubedyno/kubedyno/diagnose/detectors/clientway"
 	"github.com/kubedyno/kubedyno/diagnose/detectors/componentcpu"
 	"github.com/kubedyno/kubedyno/diagnose/detectors/conflicts"
 	"github.com/kubedyno/kubedyno/diagnose/detectors/connections"
 	"github.com/kubedyno/kubedyno/diagnose/detectors/controllerlimit"
+	"github.com/kubedyno/kubedyno/diagnose/detectors/conversion"
 	"github.com/kubedyno/kubedyno/diagnose/detectors/controllerworkers"
 	"github.com/kubedyno/kubedyno/diagnose/detectors/costlywork"
 	"github.com/kubedyno/kubedyno/diagnose/detectors/crdchurn"
@@ -97,8 +99,10 @@ var All = []diagnose.Detector{
 	etcdnetwork.Detector,
 	auditsink.Detector,
 	apfseats.Detector,
+	authentication.Detector,
 	authorization.Detector,
 	webhook.Detector,
+	conversion.Detector,
 	encryption.Detector,
 	timeouts.Detector,
 	aggregated.Detector,

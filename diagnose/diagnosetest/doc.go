@@ -66,6 +66,8 @@
 //	         metronome              at a constant rate, instead of by chance
 //	         from 5s to 9s          only then
 //	         query watch=1&…        what a LIST or WATCH asks for
+//	         group apps             the API group
+//	         queued 40%; webhooks 30%  so much of each one's time for a seat, in admission webhooks
 //	                                an agent with a role is written kube-controller-manager/job-controller
 //	log kube-apiserver 40 TEXT      so many lines, spread over the load (a line of its own)
 //	profile kube-apiserver 12s OUTER … INNER

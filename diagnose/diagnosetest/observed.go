@@ -34,7 +34,8 @@ type talk struct {
 	names, users                          int
 	metronome                             bool
 	from, to                              float64
-	query                                 string
+	query, group                          string
+	queued, hooked                        float64 // parts of each one's time
 }
 
 type coded struct {
@@ -180,6 +181,16 @@ func (p *phrase) duration() time.Duration {
 	return d
 }
 
+func (p *phrase) percent() float64 {
+	s := p.next()
+	x, ok := strings.CutSuffix(s, "%")
+	if !ok {
+		p.fail("%q is not a share such as 40%%", s)
+		return 0
+	}
+	return p.number(x) / 100
+}
+
 func (p *phrase) rate() float64 {
 	s := p.next()
 	x, ok := strings.CutSuffix(s, "/s")
@@ -244,6 +255,12 @@ func (p *phrase) talk() (t talk) {
 			t.to = p.duration().Seconds()
 		case "query":
 			t.query = p.next()
+		case "group":
+			t.group = p.next()
+		case "queued":
+			t.queued = p.percent()
+		case "webhooks":
+			t.hooked = p.percent()
 		default:
 			p.fail("unknown word %q", word)
 		}
@@ -352,6 +369,13 @@ func (t talk) send(r *Run, rng *rand.Rand, id int, from, to, rate float64, each 
 			ReceivedMicros: micros(at), DoneMicros: micros(at + took), Verb: t.verb, Resource: t.resource, Subresource: t.sub, Namespace: t.namespace,
 			UserAgent: t.agent, User: fmt.Sprintf("user-%d-%d", id, n%max(1, t.users)), Code: 200, URI: t.query,
 			ServerMicros: -1, EtcdMicros: -1, QueueMicros: -1, WebhookMicros: -1, ResponseBytes: -1,
+		}
+		row.Group = t.group
+		if t.queued > 0 {
+			row.QueueMicros = int64(1e6 * t.queued * took)
+		}
+		if t.hooked > 0 {
+			row.WebhookMicros = int64(1e6 * t.hooked * took)
 		}
 		if t.names > 0 {
 			row.Name = fmt.Sprintf("%s-%d", t.resource, rng.IntN(t.names))

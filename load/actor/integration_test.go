@@ -258,6 +258,9 @@ func TestKinds(t *testing.T) {
 			}
 			return one.Data["index"] == "1" && did(m, "apply", "ok")
 		}},
+		{Config{Do: "converter", Rate: 20, Objects: 2}, func(m string) bool {
+			return did(m, "convert", "ok") && did(m, "get", "ok") && !did(m, "get", "404")
+		}},
 		{Config{Do: "disk-writer", Count: 2, Cache: t.TempDir()}, func(m string) bool { return did(m, "write", "ok") && !did(m, "write", "error") }},
 		{Config{Do: "electors", Count: 2, Objects: 2}, func(string) bool {
 			for i := range 2 {
@@ -325,7 +328,10 @@ func TestKinds(t *testing.T) {
 			t.Errorf("kind %s is not tested", k.Name)
 		}
 	}
-	// A webhook does not stay when its process has gone.
+	// What others need a webhook for does not stay when its process has gone.
+	if b, err := client.CoreV1().RESTClient().Get().AbsPath(crds).DoRaw(ctx); err != nil || strings.Contains(string(b), "converter.kubedyno.io") {
+		t.Errorf("the custom resource of the converter is left (%v)", err)
+	}
 	if list, err := client.AdmissionregistrationV1().ValidatingWebhookConfigurations().List(ctx, metav1.ListOptions{}); err != nil || len(list.Items) > 0 {
 		t.Errorf("%d webhooks are left (%v)", len(list.Items), err)
 	}

@@ -46,6 +46,8 @@ var kinds = []Kind{
 		Config{Rate: 5, Count: 10}, connections},
 	{"controller", "an informer on all pods; each pod of the run that starts to run gets one patch from a worker, at 20 requests/s and a burst of 30",
 		Config{Count: 2, QPS: 20, Burst: 30}, controller},
+	{"converter", "makes a custom resource that is stored at v2, reads it at v1, and is the webhook that converts one into the other, whose answers take a delay",
+		Config{Rate: 10, Count: 16, Objects: 20}, converter},
 	{"disk-writer", "writes to the disk that a lab's etcd is on, a block at a time, and waits until the disk has it",
 		Config{Count: 1}, diskWriter},
 	{"electors", "clients that compete for leases by client-go's leader election: count candidates for each of the leases",
@@ -296,10 +298,12 @@ func heartbeats(ctx context.Context, a *actor) error {
 	return nil
 }
 
+// crds is where CustomResourceDefinitions are.
+const crds = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+
 // installer makes kinds of objects that nobody uses, and adds a field to one at a
 // time: the API server publishes each change in its documentation.
 func installer(ctx context.Context, a *actor) error {
-	const path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 	api := a.client.CoreV1().RESTClient()
 	send := func(ctx context.Context, req *rest.Request, kind string, body any) error {
 		data, err := json.Marshal(body)
@@ -327,7 +331,7 @@ func installer(ctx context.Context, a *actor) error {
 		plural, full := name(i)
 		err := until(ctx, func() error {
 			return a.act("create", func() error {
-				return made(send(ctx, api.Post().AbsPath(path), "application/json", map[string]any{
+				return made(send(ctx, api.Post().AbsPath(crds), "application/json", map[string]any{
 					"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
 					"metadata": map[string]any{"name": full, "labels": a.object(i).Labels},
 					"spec": map[string]any{
@@ -345,7 +349,7 @@ func installer(ctx context.Context, a *actor) error {
 	a.each(ctx, func(ctx context.Context, _, i int) {
 		_, full := name(i % a.Objects)
 		_ = a.act("change", func() error {
-			return send(ctx, api.Patch(types.MergePatchType).AbsPath(path, full), "application/merge-patch+json",
+			return send(ctx, api.Patch(types.MergePatchType).AbsPath(crds, full), "application/merge-patch+json",
 				map[string]any{"spec": map[string]any{"versions": versions(i + 1)}})
 		})
 	})

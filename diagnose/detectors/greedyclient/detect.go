@@ -17,6 +17,8 @@ const (
 	// heavy, longer and few: likewise one whose requests are few, take so large a
 	// part of the time of all, and each so many times as long as those of others.
 	heavy, longer, few = 0.50, 3.0, 2.0
+	// conversions is the clock of what reads of custom resources wait for.
+	conversions = "apiserver_crd_conversion_webhook_duration_seconds_sum"
 	// fewest requests of others tell how long one usually takes.
 	fewest = 20
 	// told are the kinds of requests that are worth a word.
@@ -29,7 +31,7 @@ var Detector = diagnose.Detector{
 	Title: "One client asks for as much as all others together",
 	Doc: `The API server's work is its clients' requests. A loop without a pause, an operator that writes what has not changed, a tool that reads object by object: each request is cheap, and all of them together are not.
 
-**Evidence.** One client that is no part of the control plane or of a node sends at least 20 requests a second and 30 % of all (healthy provisioners and network plugins send 8 to 18 %); or its requests take at least half of the time of all, and each three times as long as those of others.
+**Evidence.** One client that is no part of the control plane or of a node sends at least 20 requests a second and 30 % of all (healthy provisioners and network plugins send 8 to 18 %); or its requests take at least half of the time of all, and each three times as long as those of others, where waiting for a seat and for webhooks is left out.
 Of writes, the API server's count of what it wrote to etcd is the second source.
 
 **Look-alikes.** Every detector that knows what is wrong with the requests comes before: list-storm, uncached-reads, event-flood, conflict-storm, lock-herd, heartbeat-churn, tug-of-war, connection-churn. A client that one of them names is left to it.`,
@@ -41,7 +43,7 @@ type client struct {
 	agent   string
 	talks   []diagnose.Talk // the most frequent first
 	count   int
-	seconds float64
+	seconds float64 // in which the API server worked for it
 }
 
 func detect(v *diagnose.View, earlier []diagnose.Finding) diagnose.Outcome {
@@ -93,8 +95,9 @@ func detect(v *diagnose.View, earlier []diagnose.Finding) diagnose.Outcome {
 func clients(v *diagnose.View) (by []*client, all client) {
 	named := map[string]*client{}
 	for _, t := range v.TalksOf(func(t *diagnose.Talk) bool { return !t.Long }) {
+		worked := worked(v, &t)
 		all.count += t.Count
-		all.seconds += max(0, t.Seconds)
+		all.seconds += worked
 		if t.Harness || core(t.Agent) {
 			continue
 		}
@@ -106,12 +109,24 @@ func clients(v *diagnose.View) (by []*client, all client) {
 		}
 		c.talks = append(c.talks, t)
 		c.count += t.Count
-		c.seconds += max(0, t.Seconds)
+		c.seconds += worked
 	}
 	slices.SortFunc(by, func(a, b *client) int {
 		return cmp.Or(cmp.Compare(b.count, a.count), strings.Compare(a.agent, b.agent))
 	})
 	return by, all
+}
+
+// worked is how long the API server itself was busy with requests of one kind.
+func worked(v *diagnose.View, t *diagnose.Talk) float64 {
+	waited := t.Waited
+	if strings.Contains(t.Group, ".") { // custom resources have such groups
+		plural, _, _ := strings.Cut(t.Resource, "/")
+		if x, ok := v.Increase(diagnose.APIServer, conversions, diagnose.Labels{"crd_name": plural + "." + t.Group}); ok {
+			waited += x
+		}
+	}
+	return max(0, t.Seconds-waited)
 }
 
 // core says whether a client is part of what a cluster is made of.
@@ -140,7 +155,7 @@ func finding(v *diagnose.View, c *client, rate, part, time, times float64, greed
 	if !greedy {
 		f.Cause = fmt.Sprintf("the requests of %s take %.0f %% of the time of all", c.agent, 100*time)
 		f.Summary = fmt.Sprintf("Requests of %s take %.0f %% of the time that the API server works on requests, each %.0f times as long as those of others: %s.", c.agent, 100*time, times, kinds(c))
-		f.Evidence = append(f.Evidence, diagnose.Evidence{Kind: "wait", Ref: "requests of " + c.agent, Value: c.seconds, Unit: "s", Text: fmt.Sprintf("that they took together, %s each", seconds(c.seconds/float64(c.count)))})
+		f.Evidence = append(f.Evidence, diagnose.Evidence{Kind: "wait", Ref: "requests of " + c.agent, Value: c.seconds, Unit: "s", Text: fmt.Sprintf("that the API server worked on them, %s each", seconds(c.seconds/float64(c.count)))})
 		f.Advice.Text = fmt.Sprintf("Look at what makes a request of %s take so long: how large the objects are, and how many of them one request is about (kubedyno requests RECORDING --by userAgent,verb,resource). ", c.agent) + f.Advice.Text
 	}
 	if first.Names > 0 && float64(first.Count) >= 2*float64(first.Names) {

@@ -1,0 +1,2 @@
+// Package authentication finds slow authentication.
+package authentication

@@ -1,0 +1,2 @@
+// Package conversion finds slow conversion webhooks of custom resources.
+package conversion
