@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -257,26 +258,7 @@ func (s *Story) Markdown() string {
 		line("\n%s", d)
 	}
 	line("\n## Numbers, the authors' and ours\n")
-	head, rule := "| | ", "|---|---"
-	for _, t := range s.Arms {
-		head += fmt.Sprintf("| %s: authors | %s: here ", t.Name, t.Name)
-		rule += "|---:|---:"
-	}
-	line("%s|\n%s|", head, rule)
-	for _, n := range s.Numbers {
-		text := fmt.Sprintf("| %s | %s, %s ", n.Row, cell(n.Name), n.Unit)
-		for _, c := range n.Cells {
-			ours := "– (" + cell(c.Missing) + ")"
-			if c.Median != nil {
-				ours = number(*c.Median)
-				if len(c.Values) > 1 {
-					ours += fmt.Sprintf(" (%s to %s, n=%d)", number(slices.Min(c.Values)), number(slices.Max(c.Values)), len(c.Values))
-				}
-			}
-			text += fmt.Sprintf("| %s | %s ", cell(cmp.Or(c.Authors, "–")), ours)
-		}
-		line("%s|", text)
-	}
+	s.numbers(line)
 	for _, t := range s.Arms {
 		line("\n## %s: %s\n", t.Name, t.Title)
 		if len(t.Settings) > 0 {
@@ -297,6 +279,52 @@ func (s *Story) Markdown() string {
 		line("\n`kubedyno diagnose %s`, without what was not assessed and what was ruled out:\n\n```\n%s\n```", t.Runs[0].Recording, findingsOf(t.Transcript))
 	}
 	return b.String()
+}
+
+// numbers is the table of measures, a line for each arm that the authors or we have
+// one of, and after it why others have none.
+func (s *Story) numbers(line func(string, ...any)) {
+	line("| | | arm | authors | here |\n|---|---|---|---:|---:|")
+	var without []string
+	for _, n := range s.Numbers {
+		title, shown := fmt.Sprintf("%s, %s", cell(n.Name), n.Unit), n.Row
+		arms := map[string][]string{} // by what is missing
+		for _, c := range n.Cells {
+			if c.Median == nil {
+				arms[c.why()] = append(arms[c.why()], c.Arm)
+				if c.Authors == "" {
+					continue
+				}
+			}
+			line("| %s | %s | %s | %s | %s |", shown, title, c.Arm, cell(cmp.Or(c.Authors, "–")), c.ours())
+			title, shown = "", "" // said once
+		}
+		for _, why := range slices.Sorted(maps.Keys(arms)) {
+			without = append(without, fmt.Sprintf("- %s %s: no number of %s (%s).", n.Row, cell(n.Name), strings.Join(arms[why], ", "), cell(why)))
+		}
+	}
+	if len(without) > 0 {
+		line("\n%s", strings.Join(without, "\n"))
+	}
+}
+
+// ours is the median of the runs, with the least and the most.
+func (c Cell) ours() string {
+	switch {
+	case c.Median == nil:
+		return "–"
+	case len(c.Values) < 2:
+		return number(*c.Median)
+	}
+	return fmt.Sprintf("%s (%s to %s, n=%d)", number(*c.Median), number(slices.Min(c.Values)), number(slices.Max(c.Values)), len(c.Values))
+}
+
+// why is what is missing, whichever run it was that had none.
+func (c Cell) why() string {
+	if recording, reason, ok := strings.Cut(c.Missing, ": "); ok && strings.Contains(recording, "/"+c.Arm+"/") {
+		return reason
+	}
+	return c.Missing
 }
 
 // findingsOf is what a diagnosis says up to what it did not find.
