@@ -192,7 +192,8 @@ func judgeSteps(series []Series, o HistoryOptions) {
 		}
 		for k := 1; k+1 < len(starts); k++ {
 			e := edge{s, starts[k-1], starts[k], starts[k+1]}
-			edges, ps = append(edges, e), append(ps, stat.Welch(values[e.from:e.at], values[e.at:e.end]))
+			_, p, _ := stat.MeanShift(values[e.from:e.at], values[e.at:e.end], 1-o.Alpha)
+			edges, ps = append(edges, e), append(ps, p)
 		}
 	}
 	for i, p := range stat.Holm(ps) {

@@ -217,3 +217,22 @@ func TestShiftsCover(t *testing.T) {
 		}
 	}
 }
+
+// Means of four are told apart no more often than is said where nothing differs,
+// whatever the values vary by: steps of a history have as few.
+func TestMeanShiftOfFour(t *testing.T) {
+	const trials = 4000
+	for name, noise := range noises {
+		rng := rand.New(rand.NewPCG(5, 4))
+		wrong := 0
+		for range trials {
+			if _, p, ok := MeanShift(draw(rng, noise, 4, 0), draw(rng, noise, 4, 0), 0.95); ok && p <= 0.05 {
+				wrong++
+			}
+		}
+		// Three binomial deviations above 0.05 are 0.060; some power is left, too.
+		if share := float64(wrong) / trials; share > 0.060 || share < 0.01 {
+			t.Errorf("%s: wrong in %.3f", name, share)
+		}
+	}
+}
