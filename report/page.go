@@ -351,6 +351,7 @@ type Round struct {
 	Assessed    bool          `json:"assessed"` // a diagnosis stands behind findings and validity
 	Valid       bool          `json:"valid"`
 	Invalid     []string      `json:"invalid"`
+	Until       string        `json:"until"` // where pods are followed to: "running", or "scheduled" where none ever started
 	Headline    []Indicator   `json:"headline"`
 	Findings    []PageFinding `json:"findings"`
 	RuledOut    []Reason      `json:"ruledOut"`

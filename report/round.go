@@ -31,6 +31,7 @@ func measure(in rows) Round {
 		LeftOut:   m.LeftOut,
 		Warnings:  m.Warnings,
 		Gaps:      in.gaps,
+		Until:     "running",
 		Latencies: []Latency{
 			latency("Intent latency", "due", "running", pods, first, running),
 			latency("Pod startup", "created", "running", pods, created, running),
@@ -50,6 +51,9 @@ func measure(in rows) Round {
 			name += " of " + g.Subject
 		}
 		r.Gaps = append(r.Gaps, Reason{ID: name, Why: g.Reason})
+	}
+	if len(timesOf(pods, running)) == 0 && len(timesOf(pods, bound)) > 0 {
+		r.Until = "scheduled" // nobody stands behind the nodes, or nothing got further
 	}
 	r.Harness = harness(r.CPU, len(timesOf(pods, running)))
 	r.Headline = headline(r, c, pods)
@@ -147,14 +151,22 @@ func headline(r Round, c clock, pods []record.Pod) []Indicator {
 		return r.Latencies[i]
 	}
 	startup, intent := pick("Pod startup"), pick("Intent latency")
+	reached, lost := ran, "never seen running"
+	if r.Until == "scheduled" {
+		reached, lost = timesOf(pods, bound), "never seen scheduled"
+		intent = latency("", "due", "bound", pods, first, bound)
+	}
 	out := []Indicator{
-		{ID: "rate", Label: "Pods running, mean rate", Unit: "pods/s", Value: meanRate(ran), N: len(ran), Better: "higher"},
-		{ID: "intent", Label: "Spec to last pod running", Unit: "s", Value: intent.Max, N: intent.N, Better: "lower"},
+		{ID: "rate", Label: "Pods " + r.Until + ", mean rate", Unit: "pods/s", Value: meanRate(reached), N: len(reached), Better: "higher"},
+		{ID: "intent", Label: "Spec to last pod " + r.Until, Unit: "s", Value: intent.Max, N: intent.N, Better: "lower"},
 		{ID: "startup-p50", Label: "Pod startup, p50", Unit: "s", Value: startup.P50, N: startup.N, Better: "lower"},
 		{ID: "startup-p99", Label: "Pod startup, p99", Unit: "s", Value: startup.P99, N: startup.N, Better: "lower"},
 	}
-	if lost := max(r.Curves.Total, len(pods)) - len(ran); lost > 0 {
-		out[1].Note = fmt.Sprintf("%d of %d pods never seen running", lost, r.Curves.Total)
+	if n := max(r.Curves.Total, len(pods)) - len(reached); n > 0 {
+		out[1].Note = fmt.Sprintf("%d of %d pods %s", n, r.Curves.Total, lost)
+	}
+	if r.Until == "scheduled" {
+		out[2].Note = "no pod was seen running"
 	}
 	if startup.N > 0 && startup.P99 == nil {
 		out[3].Note = fmt.Sprintf("no p99 below %d samples", minTail)

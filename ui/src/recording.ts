@@ -341,6 +341,7 @@ export interface Round {
   assessed: boolean; // a diagnosis stands behind findings and validity
   valid: boolean;
   invalid: string[];
+  until: string; // where pods are followed to: "running", or "scheduled" where none ever started
   headline: Indicator[];
   findings: PageFinding[];
   ruledOut: Reason[];

@@ -109,15 +109,19 @@ export function cpuChart(c: CPU): ChartData {
   }
 }
 
-/** Pods running over time, a line per round, on one axis. */
+/** As far as the pods of all rounds are followed. */
+export const until = (rounds: readonly Round[]): Round['until'] => (rounds.every((r) => r.until === 'scheduled') ? 'scheduled' : 'running')
+
+/** Pods running over time, a line per round, on one axis; scheduled where none ever ran. */
 export function raceChart(rounds: readonly Round[]): ChartData {
+  const reached = until(rounds) === 'scheduled' ? (c: Curves) => c.scheduled : (c: Curves) => c.running
   const end = Math.max(1, ...rounds.map((r) => span(r)))
   const x = axis(0, end / 600, 601)
   return {
-    x, stacked: false, unit: 'pods running', marks: [], cumulative: true,
+    x, stacked: false, unit: `pods ${until(rounds)}`, marks: [], cumulative: true,
     lines: rounds.map((r, i) => ({
       label: r.name, colour: roundColour(step(rounds, i)), width: r.dose ? 1.5 : 2.5, dash: r.dose,
-      values: x.map((t) => at(r.curves, t)),
+      values: x.map((t) => at(r.curves, reached(r.curves), t)),
     })),
   }
 }
@@ -125,10 +129,10 @@ export function raceChart(rounds: readonly Round[]): ChartData {
 /** The round's number in the story; a dose takes that of the round it speaks for. */
 const step = (rounds: readonly Round[], i: number): number => rounds.slice(0, i).filter((r) => !r.dose).length
 
-function at(c: Curves, t: number): number | null {
+function at(c: Curves, pods: readonly (number | null)[], t: number): number | null {
   const i = Math.max(0, (t - c.start) / c.step)
-  const below = c.running[Math.floor(i)] ?? null
-  const above = c.running[Math.ceil(i)] ?? null
+  const below = pods[Math.floor(i)] ?? null
+  const above = pods[Math.ceil(i)] ?? null
   if (below === null || above === null) return null // the run was over
   return below + (above - below) * (i - Math.floor(i))
 }

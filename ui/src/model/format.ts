@@ -9,10 +9,10 @@ export function num(x: number): string {
   return s.includes('.') ? s.replace(/\.?0+$/, '') : s
 }
 
-/** A value that may be missing, with its unit; a few thousandths of a second as milliseconds. */
+/** A value that may be missing, with its unit; a few thousandths of a second as milliseconds, also where they are a rate of seconds. */
 export function value(x: number | null | undefined, unit = ''): string {
   if (x === null || x === undefined) return '–'
-  if (unit === 's' && x !== 0 && Math.abs(x) < 0.01) return `${num(1000 * x)} ms`
+  if ((unit === 's' || unit.startsWith('s/')) && x !== 0 && Math.abs(x) < 0.01) return `${num(1000 * x)} m${unit}`
   return unit ? `${num(x)} ${unit}` : num(x)
 }
 

@@ -14,7 +14,7 @@ const round = (name: string, rate: number, seconds: number): Round => ({
     id: name, name, started: '2026-11-20T09:30:00Z', seconds, status: 'complete', endReason: '', kubernetes: 'v1.36.3', cluster: 'lab',
     profile: 'stock', settings: [], nodes: 1, simulated: true, pods: 4, load: 'Deployments', machine: [], components: [], phases: [], observers: [],
   },
-  headline: [{ id: 'rate', label: 'rate', value: rate, unit: 'pods/s', n: 4, better: 'higher', note: '' }],
+  until: 'running', headline: [{ id: 'rate', label: 'rate', value: rate, unit: 'pods/s', n: 4, better: 'higher', note: '' }],
   findings: [], ruledOut: [], notAssessed: [],
   stages: [
     { name: 'controller', measured: true, why: '', waitSeconds: 40, share: 0.8, rateIn: null, rateOut: rate, perPod: 10 },
@@ -69,6 +69,13 @@ test('the race ends each line where its run ended', () => {
   assert.equal(c.lines[1]!.values.at(-1), 4)
 })
 
+test('pods that never start are followed until they are scheduled', () => {
+  const [a, b] = [round('a', 20, 3), round('b', 20, 3)].map((r) => ({ ...r, until: 'scheduled' as const, curves: { ...r.curves, scheduled: r.curves.running, running: r.curves.running.map(() => 0) } })) as [Round, Round]
+  assert.equal(raceChart([a, b]).unit, 'pods scheduled')
+  assert.ok(Math.max(...raceChart([a, b]).lines[0]!.values.map((v) => v ?? 0)) > 0)
+  assert.equal(raceChart([a, round('c', 20, 3)]).unit, 'pods running')
+})
+
 test('a chart is also a table', () => {
   assert.deepEqual(table(cpuChart(round('a', 1, 1).cpu), 2), {
     head: ['seconds', 'etcd (cores)', 'kubedyno (cores)'],
@@ -107,6 +114,7 @@ test('numbers', () => {
   assert.deepEqual([7, 61, 150, 3700].map(duration), ['7 s', '1m01s', '2m30s', '1h01m'])
   assert.deepEqual([null, 0, 0.0002, -0.004, 0.02].map((x) => value(x, 's')), ['–', '0 s', '0.2 ms', '-4 ms', '0.02 s'])
   assert.equal(value(0.004, 'ms'), '0.004 ms')
+  assert.equal(value(0.00079, 's/1000 pods'), '0.79 ms/1000 pods')
   assert.deepEqual([change(20, 52), change(150, 58), change(1, 1), change(null, 3), change(0, 3)], ['×2.6', '−61 %', '±0 %', '', ''])
   assert.equal(moment('2026-11-20T09:30:11.5Z'), '2026-11-20 09:30 UTC')
   assert.equal(moment('0001-01-01T00:00:00Z'), '')

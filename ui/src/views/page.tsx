@@ -1,7 +1,7 @@
 // The page, top to bottom: what happened, what it rests on, then the material.
 import { useMemo, useState } from 'preact/hooks'
 import type { Page, Round } from '../recording.ts'
-import { raceChart } from '../model/chart.ts'
+import { raceChart, until } from '../model/chart.ts'
 import { stageRange, tidy, whole } from '../model/timeline.ts'
 import { ranges as inAddress } from '../model/address.ts'
 import type { Range } from '../model/flame/tree.ts'
@@ -97,7 +97,7 @@ function Report({ page }: { page: Page }) {
           <Story rounds={rounds} all={page.rounds} />
           <div class="two">
             {rounds.length > 0 && (
-              <Chart title={several ? 'Pods running, all rounds on one axis' : 'Pods running'} data={useMemo(() => raceChart(page.rounds), [page])}
+              <Chart title={`Pods ${until(rounds)}${several ? ', all rounds on one axis' : ''}`} data={useMemo(() => raceChart(page.rounds), [page])}
                 group="race" height={260} endLabels />
             )}
             <Indicators rounds={rounds} />
@@ -138,7 +138,7 @@ function Badges({ rounds }: { rounds: readonly Round[] }) {
       {!assessed ? <li class="warn">not diagnosed</li>
         : bad.length === 0 ? <li class="good">valid</li>
           : <li class="bad">not valid: {bad.map((r) => r.name).join(', ')}</li>}
-      <li>{pods} pods seen running{base.recording.nodes > 0 && <> on {base.recording.nodes} {base.recording.simulated ? 'simulated ' : ''}nodes</>}</li>
+      <li>{pods} pods seen {until(rounds)}{base.recording.nodes > 0 && <> on {base.recording.nodes} {base.recording.simulated ? 'simulated ' : ''}nodes</>}</li>
       <li>Kubernetes {base.recording.kubernetes}{base.recording.profile && <>, profile {base.recording.profile}</>}</li>
       {cpus && <li>{cpus.value} CPUs</li>}
       {warnings > 0 && <li class="warn"><a href="#conditions">{warnings === 1 ? '1 warning' : `${warnings} warnings`}</a></li>}
