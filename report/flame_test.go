@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -525,6 +526,74 @@ func TestFlameGraphOfManyFrames(t *testing.T) {
 	t.Logf("draws of %d frames: p50 %.1f ms, p95 %.1f ms", n, times[len(times)/2], times[len(times)*95/100])
 	if colours := browsertest.Eval[int](t, ctx, `(c => new Set(new Uint32Array(c.getContext('2d').getImageData(0, 0, c.width, c.height).data.buffer)).size)(document.querySelector('#flame canvas'))`); colours < 5 {
 		t.Errorf("%d colours are drawn", colours)
+	}
+	w.Check(t, file)
+}
+
+// TestFlameGraphOfManySamples draws a million samples, of a component's profile
+// and of the machine's stacks, one of them 500 frames deep: none is lost, and the
+// deepest frame can be scrolled to.
+func TestFlameGraphOfManySamples(t *testing.T) {
+	const n, kinds, deep = 1_000_000, 5000, 500
+	rng := rand.New(rand.NewPCG(1, 6))
+	prof := &profile.Profile{SampleType: []*profile.ValueType{{Type: "samples", Unit: "count"}, {Type: "cpu", Unit: "nanoseconds"}}, DurationNanos: 30e9}
+	for i := range 2000 {
+		f := &profile.Function{ID: uint64(i + 1), Name: fmt.Sprintf("example.com/pkg%d.f%d", i%40, i)}
+		prof.Function = append(prof.Function, f)
+		prof.Location = append(prof.Location, &profile.Location{ID: f.ID, Line: []profile.Line{{Function: f}}})
+	}
+	in := synthRows(0)
+	in.stacks, in.samples = map[int64]string{}, nil
+	var stacks [][]*profile.Location
+	for i := range kinds {
+		depth := 5 + rng.IntN(40)
+		if i == 0 {
+			depth = deep
+		}
+		var stack []*profile.Location
+		var names []string
+		for k := range depth { // outermost first; the same callers call alike
+			l := prof.Location[(k*37+rng.IntN(1+k/4))%len(prof.Location)]
+			stack, names = append(stack, l), append(names, l.Line[0].Function.Name)
+		}
+		in.stacks[int64(i+1)] = strings.Join(names, ";")
+		slices.Reverse(stack)
+		stacks = append(stacks, stack)
+	}
+	from := in.meta.Phases[2].Start.UnixMicro()
+	for i := range n {
+		kind := int(float64(kinds) * rng.Float64() * rng.Float64()) // some are hotter
+		prof.Sample = append(prof.Sample, &profile.Sample{Location: stacks[kind], Value: []int64{1, 10e6}})
+		in.samples = append(in.samples, record.StackSample{TimeMicros: from + int64(i), Component: "etcd", Stack: int64(kind + 1)})
+	}
+	in.profiles = []cpuProfile{{ref: record.ProfileRef{Component: "etcd", Phase: "load", Kind: "cpu"}, data: prof}}
+	page := assemble([]Round{round(in, Input{})}, RenderOptions{})
+	for _, f := range page.Rounds[0].Flames.Trees {
+		if _, _, all := weightsOf(f, page.Rounds[0].Flames.Names); all != n || len(f.Names) > maxFrames {
+			t.Errorf("%s: %d samples of %d in %d frames", f.Source, all, n, len(f.Names))
+		}
+	}
+	file := write(t, page)
+	ctx := browsertest.New(t)
+	w := browsertest.Watch(t, ctx)
+	browsertest.Open(t, ctx, file, 1400, false)
+	ready := browsertest.Eval[float64](t, ctx, `performance.getEntriesByName('ready')[0].startTime`)
+	info, err := os.Stat(strings.TrimPrefix(file, "file://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("two trees of a million samples: %d kB, ready after %.0f ms", info.Size()/1000, ready)
+	if height := browsertest.Eval[int](t, ctx, `document.querySelector('#flame .flame').scrollHeight`); height < deep*10 {
+		t.Errorf("%d pixels for %d frames on each other", height, deep)
+	}
+	drawn := browsertest.Eval[int](t, ctx, `(() => {
+	  const e = document.querySelector('#flame .flame'), c = document.querySelector('#flame canvas')
+	  e.scrollTop = e.scrollHeight
+	  e.dispatchEvent(new Event('scroll'))
+	  return new Set(new Uint32Array(c.getContext('2d').getImageData(0, 0, c.width, c.height).data.buffer)).size
+	})()`)
+	if drawn < 2 {
+		t.Error("nothing is drawn where the deepest frame is")
 	}
 	w.Check(t, file)
 }
