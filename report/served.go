@@ -40,9 +40,10 @@ type Summary struct {
 	Name    string   `json:"name"`
 	Verdict string   `json:"verdict"`
 	Valid   bool     `json:"valid"`
-	Found   bool     `json:"found"` // something held it back
-	Rate    *float64 `json:"rate"`  // pods/s; null: not measured
-	Ran     int      `json:"ran"`   // pods that were seen running
+	Found   bool     `json:"found"`   // something held it back
+	Rate    *float64 `json:"rate"`    // pods/s; null: not measured
+	Reached int      `json:"reached"` // pods that got as far as Until
+	Until   string   `json:"until"`   // "running", or "scheduled" where no pod ever ran
 	Error   string   `json:"error"`
 }
 
@@ -94,7 +95,10 @@ func EntryOf(name string, m record.Meta) Entry {
 
 // SummaryOf is a diagnosis in one line of a list.
 func SummaryOf(name string, d *diagnose.Diagnosis) Summary {
-	s := Summary{Name: name, Verdict: Verdict(d), Valid: d.Valid, Found: len(d.Findings) > 0, Ran: d.Pods.Running}
+	s := Summary{Name: name, Verdict: Verdict(d), Valid: d.Valid, Found: len(d.Findings) > 0, Reached: d.Pods.Running, Until: "running"}
+	if d.Pods.Running == 0 && d.Pods.Bound > 0 {
+		s.Reached, s.Until = d.Pods.Bound, "scheduled"
+	}
 	if d.Throughput != nil {
 		s.Rate = &d.Throughput.Mean
 	}

@@ -760,7 +760,8 @@ export interface Summary {
   valid: boolean;
   found: boolean; // something held it back
   rate: number | null; // pods/s; null: not measured
-  ran: number; // pods that were seen running
+  reached: number; // pods that got as far as Until
+  until: string; // "running", or "scheduled" where no pod ever ran
   error: string;
 }
 

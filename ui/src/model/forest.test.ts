@@ -41,7 +41,7 @@ const entry = (name: string, started: string, more: Partial<Entry> = {}): Entry 
 
 test('a list is filtered by what its rows say, and what is not known comes last', () => {
   const all = [entry('a', '2026-01-03'), entry('b', '2026-01-01', { settings: ['etcd.cpu=1'] }), entry('c', '2026-01-02', { status: 'running' })]
-  const said = new Map<string, Summary>([[key(all[1]!), { name: 'b', verdict: 'the scheduler', valid: true, found: true, rate: 7, ran: 5, error: '' }]])
+  const said = new Map<string, Summary>([[key(all[1]!), { name: 'b', verdict: 'the scheduler', valid: true, found: true, rate: 7, reached: 5, until: 'running', error: '' }]])
   const names = (w: Parameters<typeof listed>[2]) => listed(all, said, w).map((e) => e.name).join('')
   assert.equal(names({ text: null, status: '', by: 'started', down: true }), 'acb')
   assert.equal(names({ text: null, status: '', by: 'rate', down: true }), 'bac')

@@ -42,7 +42,7 @@ export function FolderView({ folder }: { folder: Folder }) {
       if (!e) return
       busy.current++
       ask<Summary>('/api/summary', [['of', e.name]])
-        .catch((err: Error): Summary => ({ name: e.name, verdict: '', valid: false, found: false, rate: null, ran: 0, error: err.message }))
+        .catch((err: Error): Summary => ({ name: e.name, verdict: '', valid: false, found: false, rate: null, reached: 0, until: 'running', error: err.message }))
         .then((s) => {
           busy.current--
           setSummaries((all) => new Map(all).set(key(e), s))
@@ -156,7 +156,7 @@ function Row({ e, s, side, put }: { e: Entry; s: Summary | undefined; side: stri
           : s ? <>{s.error ? <span class="unmeasured">{s.error}</span> : s.verdict}{!s.error && !s.valid && <small class="warn">not valid</small>}</> : <span class="wait-for">…</span>}
       </td>
       <td class="n">{s && !s.error ? value(s.rate) : ''}</td>
-      <td class="n">{e.pods > 0 ? num(e.pods) : '–'}{s && !s.error && s.ran < e.pods && <small class="warn">{num(s.ran)} ran</small>}</td>
+      <td class="n">{e.pods > 0 ? num(e.pods) : '–'}{s && !s.error && s.reached < e.pods && <small class="warn">{num(s.reached)} {s.until}</small>}</td>
       <td class="n">{e.seconds > 0 ? duration(Math.round(e.seconds)) : '–'}</td>
       <td>{moment(e.started)}</td>
       <td>{e.status}{e.invalid.length > 0 && <small class="warn" title={e.invalid.join('; ')}>not valid</small>}</td>
