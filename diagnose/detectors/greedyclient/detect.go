@@ -21,6 +21,9 @@ const (
 	conversions = "apiserver_crd_conversion_webhook_duration_seconds_sum"
 	// fewest requests of others tell how long one usually takes.
 	fewest = 20
+	// written is the share of a client's requests from which its most frequent write
+	// says something of it.
+	written = 0.25
 	// told are the kinds of requests that are worth a word.
 	told = 3
 )
@@ -144,11 +147,8 @@ func finding(v *diagnose.View, c *client, rate, part, time, times float64, greed
 	first := c.talks[0]
 	f := diagnose.Finding{
 		Component: "client:" + c.agent, Resource: "cpu", Sources: 1,
-		Cause:   fmt.Sprintf("%s sends %.0f requests a second, %.0f %% of all", c.agent, rate, 100*part),
-		Summary: fmt.Sprintf("%s sends %.0f requests a second, %.0f %% of all that the API server answers: %s.", c.agent, rate, 100*part, kinds(c)),
-		Evidence: []diagnose.Evidence{
-			{Kind: "rate", Ref: "requests of " + c.agent, Value: rate, Unit: "1/s", Text: fmt.Sprintf("requests a second (n=%d), %.0f %% of all", c.count, 100*part)},
-		},
+		Cause:     fmt.Sprintf("%s sends %.0f requests a second, %.0f %% of all", c.agent, rate, 100*part),
+		Summary:   fmt.Sprintf("%s sends %.0f requests a second (n=%d), %.0f %% of all that the API server answers: %s.", c.agent, rate, c.count, 100*part, kinds(c)),
 		Advice:    diagnose.Advice{Text: fmt.Sprintf("Ask who runs %s, and what for. A client that writes should write only what has changed, when it has; one that reads should watch, and read from its cache; both should rest between rounds. Until then a FlowSchema of its own, with a priority level of few seats, bounds it. The price of a limit: it gets its work done later.", c.agent)},
 		RefutedBy: "a run without this client with as many requests",
 	}
@@ -161,10 +161,11 @@ func finding(v *diagnose.View, c *client, rate, part, time, times float64, greed
 	if first.Names > 0 && float64(first.Count) >= 2*float64(first.Names) {
 		f.Evidence = append(f.Evidence, diagnose.Evidence{Kind: "rate", Ref: "requests of " + c.agent, Value: float64(first.Count) / float64(first.Names), Unit: "requests", Text: fmt.Sprintf("%s for each of %d objects", first.What(), first.Names)})
 	}
-	resource, _, _ := strings.Cut(first.Resource, "/")
-	if first.Writes() && resource != "" {
+	if i := slices.IndexFunc(c.talks, func(t diagnose.Talk) bool { return t.Writes() && t.Resource != "" }); i >= 0 && float64(c.talks[i].Count) >= written*float64(c.count) {
+		write := c.talks[i]
+		resource, _, _ := strings.Cut(write.Resource, "/")
 		match := diagnose.Labels{"resource": resource, "operation": "~create|update|delete"}
-		if n, ok := v.Increase(diagnose.APIServer, "etcd_requests_total", match); ok && n >= 0.5*float64(first.Count) {
+		if n, ok := v.Increase(diagnose.APIServer, "etcd_requests_total", match); ok && n >= 0.5*float64(write.Count) {
 			f.Sources = 2
 			f.Evidence = append(f.Evidence, diagnose.Evidence{Kind: "rate", Ref: fmt.Sprintf(`etcd_requests_total{resource=%q}`, resource), Value: n / v.Span(), Unit: "1/s", Text: "such objects written to etcd in all"})
 		}

@@ -86,7 +86,7 @@ func (l Layer) Finding(v *diagnose.View, f *diagnose.Finding) (ok bool) {
 	f.Evidence = append(f.Evidence, diagnose.Evidence{Kind: "wait", Ref: l.Ref, Value: l.Mean, Unit: "s", Text: fmt.Sprintf("%s took %.0f ms on average (n=%.0f)", l.Name, 1000*l.Mean, l.Count)})
 	if share, known := l.Share(v); known {
 		f.Sources++
-		f.Evidence = append(f.Evidence, diagnose.Evidence{Kind: "wait", Ref: "requests", Value: share, Unit: "1", Text: fmt.Sprintf("%.0f %% of the time of the requests that pass it, by the audit log", 100*share)})
+		f.Evidence = append(f.Evidence, diagnose.Evidence{Kind: "wait", Ref: "requests", Value: share, Unit: "1", Text: fmt.Sprintf("%.0f %% of the time of the requests that pass it, by the API server's log of requests", 100*share)})
 	}
 	if m, has := v.MachineCPU(v.Plateau); has {
 		f.Evidence = append(f.Evidence, diagnose.Evidence{Kind: "busy", Ref: "machine", Value: m.Share, Unit: "1", Text: fmt.Sprintf("the machine's CPU was %.0f %% busy", 100*m.Share)})
