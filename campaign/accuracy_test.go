@@ -13,6 +13,7 @@ import (
 	"github.com/kubedyno/kubedyno/experiment"
 	"github.com/kubedyno/kubedyno/fault"
 	"github.com/kubedyno/kubedyno/record"
+	"github.com/kubedyno/kubedyno/record/recordtest"
 )
 
 func names(plan []planned) (all []string) {
@@ -80,7 +81,7 @@ func TestFailedRun(t *testing.T) {
 		}
 		o.Seed++
 	}
-	if err := os.CopyFS(filepath.Join(o.Out, "far-etcd-middle-1"), os.DirFS("../testdata/recordings/far-etcd")); err != nil {
+	if err := os.CopyFS(filepath.Join(o.Out, "far-etcd-middle-1"), os.DirFS(recordtest.Unpack(t, "far-etcd"))); err != nil {
 		t.Fatal(err)
 	}
 	broken := errors.New("no control plane today")
@@ -104,7 +105,7 @@ func TestFailedRun(t *testing.T) {
 func TestSpread(t *testing.T) {
 	dir := t.TempDir()
 	for run, kept := range map[string]string{"mon/far-etcd-middle-1": "far-etcd", "tue/slow-removal-middle-1": "slow-removal", "tue/far-etcd-middle-1": "far-etcd"} {
-		if err := os.CopyFS(filepath.Join(dir, run), os.DirFS("../testdata/recordings/"+kept)); err != nil {
+		if err := os.CopyFS(filepath.Join(dir, run), os.DirFS(recordtest.Unpack(t, kept))); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -153,7 +154,7 @@ func TestFailedBefore(t *testing.T) {
 	o := AccuracyOptions{Faults: []string{"far-etcd"}, Intensities: []experiment.Intensity{experiment.Middle, experiment.High}, Repeat: 1, Out: t.TempDir()}
 	broken := filepath.Join(o.Out, "far-etcd-high-1")
 	for _, dir := range []string{broken, filepath.Join(o.Out, "far-etcd-middle-1")} {
-		if err := os.CopyFS(dir, os.DirFS("../testdata/recordings/far-etcd")); err != nil {
+		if err := os.CopyFS(dir, os.DirFS(recordtest.Unpack(t, "far-etcd"))); err != nil {
 			t.Fatal(err)
 		}
 	}

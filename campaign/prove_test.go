@@ -11,10 +11,8 @@ import (
 	"github.com/kubedyno/kubedyno/compare"
 	"github.com/kubedyno/kubedyno/diagnose"
 	"github.com/kubedyno/kubedyno/experiment"
+	"github.com/kubedyno/kubedyno/record/recordtest"
 )
-
-// recordings of real runs stand in for runs.
-const recordings = "../testdata/recordings"
 
 // heard notes what a proof tells.
 type heard struct{ lines []string }
@@ -48,7 +46,7 @@ func play(t *testing.T, names ...string) func(context.Context, *experiment.Exper
 		if len(names) == 0 {
 			return errors.New("no more runs")
 		}
-		from := filepath.Join(recordings, names[0])
+		from := recordtest.Unpack(t, names[0])
 		names = names[1:]
 		return os.CopyFS(out, os.DirFS(from))
 	}
@@ -59,7 +57,7 @@ func TestProveNotProven(t *testing.T) {
 	h := &heard{}
 	// Whatever is changed, the same comes out.
 	p, err := Prove(context.Background(), ProveOptions{
-		Recording: filepath.Join(recordings, "scheduler-limit-15"), Out: out, Rounds: 3, Tell: h,
+		Recording: recordtest.Unpack(t, "scheduler-limit-15"), Out: out, Rounds: 3, Tell: h,
 		Run: play(t, "scheduler-limit-15", "scheduler-limit-15"),
 	})
 	if !errors.Is(err, ErrNotProven) {
@@ -82,7 +80,7 @@ func TestProveNotProven(t *testing.T) {
 func TestProveRunFails(t *testing.T) {
 	out := filepath.Join(t.TempDir(), "proof")
 	_, err := Prove(context.Background(), ProveOptions{
-		Recording: filepath.Join(recordings, "scheduler-limit-15"), Out: out, Rounds: 3, Tell: &heard{},
+		Recording: recordtest.Unpack(t, "scheduler-limit-15"), Out: out, Rounds: 3, Tell: &heard{},
 		Run: play(t),
 	})
 	if err == nil || !strings.Contains(err.Error(), "run round-1-dose: no more runs") {
@@ -97,7 +95,7 @@ func TestProveNothing(t *testing.T) {
 	} {
 		out := filepath.Join(t.TempDir(), "proof")
 		p, err := Prove(context.Background(), ProveOptions{
-			Recording: filepath.Join(recordings, name), Out: out, Rounds: 3, Tell: &heard{}, Run: play(t),
+			Recording: recordtest.Unpack(t, name), Out: out, Rounds: 3, Tell: &heard{}, Run: play(t),
 		})
 		if !errors.Is(err, ErrNothingToProve) || !strings.Contains(p.Ended, ended) {
 			t.Errorf("%s: %v", name, err)
@@ -114,7 +112,7 @@ func TestProveBehindCapacity(t *testing.T) {
 	pods := 0
 	again := play(t, name, name)
 	p, err := Prove(context.Background(), ProveOptions{
-		Recording: filepath.Join(recordings, name), Out: out, Rounds: 3, Tell: h,
+		Recording: recordtest.Unpack(t, name), Out: out, Rounds: 3, Tell: h,
 		Run: func(ctx context.Context, e *experiment.Experiment, settings []string, out, parent string) error {
 			if pods == 0 { // the dose comes first
 				pods = e.ExpectedPods()
@@ -142,7 +140,7 @@ func TestDoseIsShort(t *testing.T) {
 	var asked []int
 	again := play(t, "scheduler-limit-15", "scheduler-limit-15")
 	p, err := Prove(context.Background(), ProveOptions{
-		Recording: filepath.Join(recordings, "scheduler-limit-15"), Out: filepath.Join(t.TempDir(), "proof"), Rounds: 1, DoseSeconds: 11, Tell: &heard{},
+		Recording: recordtest.Unpack(t, "scheduler-limit-15"), Out: filepath.Join(t.TempDir(), "proof"), Rounds: 1, DoseSeconds: 11, Tell: &heard{},
 		Run: func(ctx context.Context, e *experiment.Experiment, settings []string, out, parent string) error {
 			asked = append(asked, e.ExpectedPods())
 			return again(ctx, e, settings, out, parent)
@@ -160,7 +158,7 @@ func TestDoseIsShort(t *testing.T) {
 
 func TestProveInvalid(t *testing.T) {
 	_, err := Prove(context.Background(), ProveOptions{
-		Recording: filepath.Join(recordings, "starved-generator"), Out: filepath.Join(t.TempDir(), "proof"), Rounds: 3, Tell: &heard{}, Run: play(t),
+		Recording: recordtest.Unpack(t, "starved-generator"), Out: filepath.Join(t.TempDir(), "proof"), Rounds: 3, Tell: &heard{}, Run: play(t),
 	})
 	if !errors.Is(err, diagnose.ErrInvalid) {
 		t.Errorf("%v", err)

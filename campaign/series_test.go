@@ -16,6 +16,7 @@ import (
 
 	"github.com/kubedyno/kubedyno/experiment"
 	"github.com/kubedyno/kubedyno/record"
+	"github.com/kubedyno/kubedyno/record/recordtest"
 )
 
 // Each block has every arm once; over a square each arm has each place once, and
@@ -323,10 +324,10 @@ func TestSeriesWasKilled(t *testing.T) {
 		want Outcome
 	}{
 		"complete": {func(dir string) error {
-			return os.CopyFS(dir, os.DirFS(filepath.Join(recordings, "healthy-5-per-second")))
+			return os.CopyFS(dir, os.DirFS(recordtest.Unpack(t, "healthy-5-per-second")))
 		}, Counts},
 		"invalid": {func(dir string) error {
-			return os.CopyFS(dir, os.DirFS(filepath.Join(recordings, "starved-generator")))
+			return os.CopyFS(dir, os.DirFS(recordtest.Unpack(t, "starved-generator")))
 		}, Invalid},
 		"nothing": {func(string) error { return nil }, Interrupted},
 		"cut off": {func(dir string) error {
@@ -358,7 +359,7 @@ func TestSeriesWasKilled(t *testing.T) {
 				_, _ = RunSeries(t.Context(), o)
 			}()
 			o.Run = func(_ context.Context, _ *experiment.Experiment, _ []string, out, _ string) error {
-				return os.CopyFS(out, os.DirFS(filepath.Join(recordings, "healthy-5-per-second")))
+				return os.CopyFS(out, os.DirFS(recordtest.Unpack(t, "healthy-5-per-second")))
 			}
 			s, err := RunSeries(t.Context(), o)
 			if err != nil || len(s.Recordings("a")) != 1 {

@@ -182,8 +182,8 @@ func TestSweepOnRealRuns(t *testing.T) {
 func TestSweepRuns(t *testing.T) {
 	axes := []Axis{{"phases.load.create.rate", []string{"a", "b"}}}
 	points, _ := Points(axes, "a")
-	one := recordtest.Open(t, "../testdata/recordings/healthy-5-per-second")
-	two := recordtest.Open(t, "../testdata/recordings/scheduler-limit-15")
+	one := recordtest.Open(t, recordtest.Unpack(t, "healthy-5-per-second"))
+	two := recordtest.Open(t, recordtest.Unpack(t, "scheduler-limit-15"))
 	of := [][]diagnose.Source{{one, one, one, nil}, {two, two, two, two}}
 	s, err := SweepRuns(axes, points, of, Options{})
 	if err != nil || s.Made != 3 {

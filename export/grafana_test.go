@@ -3,7 +3,6 @@ package export
 import (
 	"bytes"
 	"encoding/json"
-	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -12,6 +11,7 @@ import (
 	"github.com/prometheus/prometheus/promql/parser"
 
 	"github.com/kubedyno/kubedyno/record"
+	"github.com/kubedyno/kubedyno/record/recordtest"
 )
 
 // own are labels that only recordings have, or that name one process.
@@ -109,7 +109,7 @@ func TestDashboardIsWhole(t *testing.T) {
 func TestDashboardOverRecordings(t *testing.T) {
 	asked := map[string]bool{}
 	for _, name := range []string{"few-workers", "refused-creates", "list-storm"} {
-		rec, err := record.Open(filepath.Join("..", "testdata", "recordings", name))
+		rec, err := record.Open(recordtest.Unpack(t, name))
 		if err != nil {
 			t.Fatal(err)
 		}

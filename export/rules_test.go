@@ -22,6 +22,8 @@ import (
 	"github.com/kubedyno/kubedyno/diagnose"
 	"github.com/kubedyno/kubedyno/diagnose/detectors"
 	"github.com/kubedyno/kubedyno/record"
+	"github.com/kubedyno/kubedyno/record/kept"
+	"github.com/kubedyno/kubedyno/record/recordtest"
 )
 
 var update = flag.Bool("update", false, "write testdata anew")
@@ -206,34 +208,29 @@ func duration(t *testing.T, text string) time.Duration {
 // must be among them wherever the recording has their metrics, and over a
 // healthy one none may be.
 func TestRulesOverRecordings(t *testing.T) {
-	dirs, err := filepath.Glob(filepath.Join("..", "testdata", "recordings", "*", "recording.json"))
-	if err != nil || len(dirs) < 10 {
-		t.Fatalf("%d recordings (%v)", len(dirs), err)
-	}
 	o := Options{Window: 12 * time.Second} // two scrapes of the largest answers, at least
 	file := filepath.Join("testdata", "recordings.txt")
 	want, err := os.ReadFile(file)
 	if err != nil && !*update {
 		t.Fatal(err)
 	}
-	kept, name := map[string]string{}, ""
+	before, name := map[string]string{}, ""
 	for line := range strings.Lines(string(want)) {
 		if !strings.HasPrefix(line, " ") {
 			name = strings.TrimSpace(line)
 		}
-		kept[name] += line
+		before[name] += line
 	}
-	if len(kept) < 10 && !*update {
-		t.Fatalf("%s has %d recordings", file, len(kept))
+	if len(before) < 10 && !*update {
+		t.Fatalf("%s has %d recordings", file, len(before))
 	}
 	var all strings.Builder
-	for _, path := range dirs {
-		dir := filepath.Dir(path)
-		name := filepath.Base(dir)
-		got := name + "\n" + strings.Join(fires(t, dir, o), "")
+	for _, packed := range recordtest.Kept(t) {
+		name := kept.Name(packed)
+		got := name + "\n" + strings.Join(fires(t, packed, o), "")
 		all.WriteString(got)
 		// One that was kept since must only hold to what its diagnosis found.
-		if w := kept[name]; !*update && w != "" && got != w {
+		if w := before[name]; !*update && w != "" && got != w {
 			t.Errorf("got %s, %s has %s", got, file, w)
 		}
 	}
@@ -245,20 +242,16 @@ func TestRulesOverRecordings(t *testing.T) {
 }
 
 // fires are the alerts that fire while a recording's load is on, a line each.
-func fires(t *testing.T, dir string, o Options) (lines []string) {
+func fires(t *testing.T, packed string, o Options) (lines []string) {
 	t.Helper()
-	rec, err := record.Open(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer rec.Close()
-	diagnosis, err := os.ReadFile(dir + ".want")
+	rec := recordtest.Open(t, recordtest.Unpack(t, kept.Name(packed)))
+	diagnosis, err := os.ReadFile(strings.TrimSuffix(packed, kept.Ext) + ".want")
 	if err != nil {
 		t.Fatal(err)
 	}
 	steady, ok := rec.Steady()
 	if !ok {
-		t.Fatalf("%s has no load", dir)
+		t.Fatalf("%s has no load", packed)
 	}
 	// What was before the load is not its own: a cluster that starts lists
 	// everything. Of loads that are shorter than the window the end is looked at.
@@ -279,10 +272,10 @@ func fires(t *testing.T, dir string, o Options) (lines []string) {
 			lines = append(lines, fmt.Sprintf("  %s (%s)\n", r.Alert, r.Detector))
 		}
 		if found := strings.Contains(string(diagnosis), "\nfound "+r.Detector+":"); found && n == 0 && has(t, rec, r.expr(o), w) {
-			t.Errorf("%s: a diagnosis found %s, and %s is silent", dir, r.Detector, r.Alert)
+			t.Errorf("%s: a diagnosis found %s, and %s is silent", packed, r.Detector, r.Alert)
 		}
-		if n > 0 && strings.HasPrefix(filepath.Base(dir), "healthy") {
-			t.Errorf("%s: %s fires", dir, r.Alert)
+		if n > 0 && strings.HasPrefix(kept.Name(packed), "healthy") {
+			t.Errorf("%s: %s fires", packed, r.Alert)
 		}
 	}
 	return lines

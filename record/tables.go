@@ -248,8 +248,8 @@ type Event struct {
 
 // Request is one request as the API server's audit log tells it.
 type Request struct {
-	ReceivedMicros int64  `parquet:"received_us" json:"received"`
-	DoneMicros     int64  `parquet:"done_us" json:"done"` // ResponseComplete; of a watch, its end
+	ReceivedMicros int64  `parquet:"received_us,delta" json:"received"`
+	DoneMicros     int64  `parquet:"done_us,delta" json:"done"` // ResponseComplete; of a watch, its end
 	Verb           string `parquet:"verb,dict" json:"verb"`
 	Group          string `parquet:"group,dict" json:"group,omitempty"`
 	Resource       string `parquet:"resource,dict" json:"resource,omitempty"`

@@ -9,14 +9,20 @@ import (
 	"time"
 )
 
+// The reasons of the gaps of a copy.
+const leftOut, fewMetrics = "left out of this copy", "only the metrics that a diagnosis reads are in this copy"
+
 // Thin copies a finished recording into dir without its profiles and logs and
 // with the named metrics only, so that it is small enough to be kept beside a
 // test. Whatever was left out is a gap of the copy. Tables are copied with all
-// their rows, but for requests: request empties what of one nobody reads, and says
+// their rows, and with UIDs that count, but for requests: request empties what of one nobody reads, and says
 // whether anybody reads the rest. series says whether anybody reads that series of a
 // metric.
 func Thin(r *Recording, dir string, metrics []string, series func(metric string, labels map[string]string) bool, request func(*Request) bool) (err error) {
 	m := r.Meta()
+	if had := m.KeptMetrics; len(had) > 0 { // a copy of a copy has no more than that
+		metrics = slices.DeleteFunc(slices.Clone(metrics), func(name string) bool { return !slices.Contains(had, name) })
+	}
 	m.Machine.Kernel, _, _ = strings.Cut(m.Machine.Kernel, "-")
 	w, err := Create(dir, m)
 	if err != nil {
@@ -32,12 +38,13 @@ func Thin(r *Recording, dir string, metrics []string, series func(metric string,
 		}
 		// The copy ended when the run did, and as it did.
 		now := w.Meta()
-		m.Gaps = append(slices.Clone(m.Gaps),
-			Gap{Collector: "profile", Reason: "left out of this copy"},
-			Gap{Collector: "logs", Reason: "left out of this copy"},
-			Gap{Collector: "stacks", Reason: "left out of this copy"},
-			Gap{Collector: "blockio", Reason: "left out of this copy"},
-			Gap{Collector: "metrics", Reason: fmt.Sprintf("only %d metrics are in this copy", len(metrics))})
+		m.Gaps = slices.DeleteFunc(slices.Clone(m.Gaps), func(g Gap) bool { return strings.HasSuffix(g.Reason, "in this copy") || g.Reason == leftOut })
+		m.Gaps = append(m.Gaps,
+			Gap{Collector: "profile", Reason: leftOut},
+			Gap{Collector: "logs", Reason: leftOut},
+			Gap{Collector: "stacks", Reason: leftOut},
+			Gap{Collector: "blockio", Reason: leftOut},
+			Gap{Collector: "metrics", Reason: fewMetrics})
 		m.KeptMetrics = metrics
 		m.Warnings = slices.Concat(m.Warnings, now.Warnings[min(len(m.Warnings), len(now.Warnings)):])
 		err = writeMeta(dir, m)
@@ -49,8 +56,20 @@ func Thin(r *Recording, dir string, metrics []string, series func(metric string,
 	if err := w.Experiment(data); err != nil {
 		return err
 	}
+	numbers := map[string]string{"": ""}
+	number := func(uid string) string { // random ones are what no compression makes shorter
+		if _, known := numbers[uid]; !known {
+			numbers[uid] = fmt.Sprintf("00000000-0000-0000-0000-%012d", len(numbers))
+		}
+		return numbers[uid]
+	}
 	for _, t := range []func() error{
-		func() error { return copyRows(r.Pods, w.Pod) },
+		func() error {
+			return copyRows(r.Pods, func(p Pod) {
+				p.UID = number(p.UID)
+				w.Pod(p)
+			})
+		},
 		func() error { return copyRows(r.Operations, w.Operation) },
 		func() error {
 			return copyRows(r.Processes, func(p ProcessSample) {
@@ -77,7 +96,12 @@ func Thin(r *Recording, dir string, metrics []string, series func(metric string,
 		},
 		func() error { return copyRows(r.Cores, w.Core) },
 		func() error { return copyRows(r.Disks, w.Disk) },
-		func() error { return copyRows(r.Objects, w.Object) },
+		func() error {
+			return copyRows(r.Objects, func(o ObjectChange) {
+				o.UID = number(o.UID)
+				w.Object(o)
+			})
+		},
 		func() error { return copyRows(r.Events, w.Event) },
 	} {
 		if err := t(); err != nil {
@@ -91,6 +115,12 @@ func Thin(r *Recording, dir string, metrics []string, series func(metric string,
 		value  float64
 	}
 	steady, hasSteady := r.Steady()
+	rest := steady.Start
+	for _, p := range m.Phases {
+		if p.Kind == PhaseSettle && p.Start.Before(steady.Start) {
+			rest = p.Start
+		}
+	}
 	var samples []sample
 	for _, name := range metrics {
 		all, err := r.Points(name, nil, Window{m.Started, m.Ended.Add(time.Second)})
@@ -101,7 +131,7 @@ func Thin(r *Recording, dir string, metrics []string, series func(metric string,
 			if !series(name, s.Labels) {
 				continue
 			}
-			if hasSteady && atRest(name, s.Points, steady.Start) {
+			if hasSteady && atRest(name, s.Points, rest) {
 				continue
 			}
 			delete(s.Labels, "__name__")
@@ -118,16 +148,22 @@ func Thin(r *Recording, dir string, metrics []string, series func(metric string,
 	return w.Err()
 }
 
-// atRest says that a counter was there before the load and never moved: in a copy
-// that names its metrics it is 0 without a series, too.
-func atRest(name string, ps []Point, load time.Time) bool {
-	if !strings.HasSuffix(name, "_total") && !strings.HasSuffix(name, "_count") && !strings.HasSuffix(name, "_sum") || !ps[0].Time.Before(load) {
+// atRest says that a counter was there before the rest that comes before the load,
+// and did not move from then on: in a copy that names its metrics it is 0 without a
+// series, too.
+func atRest(name string, ps []Point, rest time.Time) bool {
+	if !strings.HasSuffix(name, "_total") && !strings.HasSuffix(name, "_count") && !strings.HasSuffix(name, "_sum") || !ps[0].Time.Before(rest) {
 		return false
 	}
+	at := ps[0].Value
 	for _, p := range ps {
-		if p.Value != ps[0].Value {
+		if p.Value == at {
+			continue
+		}
+		if p.Time.After(rest) {
 			return false
 		}
+		at = p.Value
 	}
 	return true
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/kubedyno/kubedyno/record"
+	"github.com/kubedyno/kubedyno/record/recordtest"
 	"github.com/kubedyno/kubedyno/report/browsertest"
 )
 
@@ -20,7 +21,7 @@ func TestScreenshots(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "runs")
 	names := []string{"claims-never-bound", "controller-limit-beside-quota", "far-etcd", "few-workers", "healthy-5-per-second", "quota-conflicts", "scheduler-limit-15", "slow-removal"}
 	for _, name := range names {
-		if err := os.CopyFS(filepath.Join(dir, name), os.DirFS(kept(name))); err != nil {
+		if err := os.CopyFS(filepath.Join(dir, name), os.DirFS(recordtest.Unpack(t, name))); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -56,7 +57,7 @@ func TestScreenshots(t *testing.T) {
 // finishes it.
 func halfOf(t *testing.T, name, dir string) (end func()) {
 	t.Helper()
-	rec, err := record.Open(kept(name))
+	rec, err := record.Open(recordtest.Unpack(t, name))
 	if err != nil {
 		t.Fatal(err)
 	}

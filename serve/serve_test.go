@@ -21,6 +21,7 @@ import (
 
 	"github.com/kubedyno/kubedyno/diagnose/detectors"
 	"github.com/kubedyno/kubedyno/record"
+	"github.com/kubedyno/kubedyno/record/recordtest"
 	"github.com/kubedyno/kubedyno/report"
 	"github.com/kubedyno/kubedyno/report/browsertest"
 )
@@ -108,9 +109,6 @@ func get[T any](t *testing.T, v *served, path string) (out T) {
 	return out
 }
 
-// kept is the folder of a small recording of a real run.
-func kept(name string) string { return filepath.Join("..", "testdata", "recordings", name) }
-
 // copies makes n folders that are such a recording; their big files are links.
 func copies(t *testing.T, dir, of string, n int) {
 	t.Helper()
@@ -148,7 +146,7 @@ func copies(t *testing.T, dir, of string, n int) {
 // Five hundred recordings are listed, and none is opened until somebody looks.
 func TestFiveHundredRecordings(t *testing.T) {
 	dir := t.TempDir()
-	copies(t, dir, kept("few-workers"), 500)
+	copies(t, dir, recordtest.Unpack(t, "few-workers"), 500)
 	v := start(t, dir)
 	if _, b := v.ask(t, "/"); !bytes.Contains(b, []byte("data-kind=\"folder\"")) {
 		t.Fatalf("no list: %.200s", b)
@@ -186,8 +184,8 @@ func TestFiveHundredRecordings(t *testing.T) {
 // another place in mind, gets nothing.
 func TestOnlyWhoMay(t *testing.T) {
 	dir := t.TempDir()
-	copies(t, filepath.Join(dir, "shown"), kept("few-workers"), 1)
-	copies(t, filepath.Join(dir, "secret"), kept("few-workers"), 1)
+	copies(t, filepath.Join(dir, "shown"), recordtest.Unpack(t, "few-workers"), 1)
+	copies(t, filepath.Join(dir, "secret"), recordtest.Unpack(t, "few-workers"), 1)
 	if err := os.Symlink(filepath.Join(dir, "secret", "run-000"), filepath.Join(dir, "shown", "link")); err != nil {
 		t.Fatal(err)
 	}
@@ -334,7 +332,7 @@ func TestProgressGrows(t *testing.T) {
 // Many are asked at once; what one of them lacks is said beside the others.
 func TestQueryMany(t *testing.T) {
 	dir := t.TempDir()
-	copies(t, dir, kept("few-workers"), 2)
+	copies(t, dir, recordtest.Unpack(t, "few-workers"), 2)
 	if err := os.RemoveAll(filepath.Join(dir, "run-001", "metrics")); err != nil {
 		t.Fatal(err)
 	}
@@ -356,10 +354,10 @@ func TestQueryMany(t *testing.T) {
 func TestFolderInBrowser(t *testing.T) {
 	dir := t.TempDir()
 	for _, name := range []string{"few-workers", "scheduler-limit-15", "healthy-5-per-second"} {
-		copies(t, filepath.Join(dir, name), kept(name), 1)
+		copies(t, filepath.Join(dir, name), recordtest.Unpack(t, name), 1)
 	}
 	evil := filepath.Join(dir, `<img src=x onerror=alert(1)>"'&`)
-	copies(t, evil, kept("few-workers"), 1)
+	copies(t, evil, recordtest.Unpack(t, "few-workers"), 1)
 	v := start(t, dir)
 	ctx := browsertest.New(t)
 	w := browsertest.Watch(t, ctx)

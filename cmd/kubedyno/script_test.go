@@ -10,6 +10,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/kubedyno/kubedyno/cluster/realnode"
+	"github.com/kubedyno/kubedyno/record/kept"
 )
 
 func TestMain(m *testing.M) {
@@ -29,7 +30,18 @@ func TestScripts(t *testing.T) {
 		RequireExplicitExec: false,
 		Condition:           condition,
 		Setup:               setup,
+		Cmds:                map[string]func(*testscript.TestScript, bool, []string){"recording": recording},
 	})
+}
+
+// recording NAME FOLDER… makes folders of a recording that testdata keeps.
+func recording(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 2 {
+		ts.Fatalf("usage: recording NAME FOLDER…")
+	}
+	for _, dir := range args[1:] {
+		ts.Check(kept.Unpack(filepath.Join("..", "..", "testdata", "recordings", args[0]+kept.Ext), ts.MkAbs(dir)))
+	}
 }
 
 // condition knows who runs the stories: some of what is observed takes rights.

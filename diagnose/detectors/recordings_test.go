@@ -3,9 +3,7 @@ package detectors_test
 import (
 	"flag"
 	"fmt"
-	"io/fs"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -13,34 +11,30 @@ import (
 	"github.com/kubedyno/kubedyno/diagnose"
 	"github.com/kubedyno/kubedyno/diagnose/detectors"
 	"github.com/kubedyno/kubedyno/record"
+	"github.com/kubedyno/kubedyno/record/kept"
+	"github.com/kubedyno/kubedyno/record/recordtest"
 )
 
-// Recordings of real runs keep their diagnosis. Each lies in a folder of
+// most is the size of a recording that is kept.
+const most = 200 << 10
+
+// Recordings of real runs keep their diagnosis. Each is a file of
 // testdata/recordings with the expected outcome beside it, NAME.want.
 func TestRecordings(t *testing.T) {
-	root := filepath.Join("..", "..", "testdata", "recordings")
-	wants, err := filepath.Glob(filepath.Join(root, "*", "recording.json"))
-	if err != nil || len(wants) < 4 {
-		t.Fatalf("%d recordings found in %s (%v)", len(wants), root, err)
-	}
 	update := flag.Lookup("update").Value.String() == "true"
-	for _, meta := range wants {
-		dir := filepath.Dir(meta)
-		t.Run(filepath.Base(dir), func(t *testing.T) {
-			if size := folderBytes(t, dir); size > 400<<10 {
-				t.Errorf("%d KiB: a recording that is kept must stay below 400", size>>10)
+	for _, packed := range recordtest.Kept(t) {
+		name := kept.Name(packed)
+		t.Run(name, func(t *testing.T) {
+			if info, err := os.Stat(packed); err != nil || info.Size() > most {
+				t.Errorf("%d KiB: a recording that is kept must stay below %d (%v)", info.Size()>>10, most>>10, err)
 			}
-			rec, err := record.Open(dir)
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer rec.Close()
+			rec := recordtest.Open(t, recordtest.Unpack(t, name))
 			d, err := diagnose.Run(asked{rec, t}, detectors.All)
 			if err != nil {
 				t.Fatal(err)
 			}
 			got := outcome(d)
-			file := dir + ".want"
+			file := strings.TrimSuffix(packed, kept.Ext) + ".want"
 			if update {
 				if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
 					t.Fatal(err)
@@ -56,24 +50,6 @@ func TestRecordings(t *testing.T) {
 			}
 		})
 	}
-}
-
-func folderBytes(t *testing.T, dir string) (sum int64) {
-	t.Helper()
-	err := filepath.WalkDir(dir, func(_ string, e fs.DirEntry, err error) error {
-		if err != nil || !e.Type().IsRegular() {
-			return err
-		}
-		info, err := e.Info()
-		if err == nil {
-			sum += info.Size()
-		}
-		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return sum
 }
 
 // outcome is what must not change: the verdict and what it names, not the

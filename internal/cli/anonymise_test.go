@@ -6,10 +6,12 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/kubedyno/kubedyno/record/recordtest"
 )
 
 func TestAnonymise(t *testing.T) {
-	const recording = "../../testdata/recordings/apiserver-quota"
+	recording := recordtest.Unpack(t, "apiserver-quota")
 	dir := t.TempDir()
 	out := filepath.Join(dir, "copy")
 	run := func(args ...string) (code int, stdout, stderr string) {

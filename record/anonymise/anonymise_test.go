@@ -30,6 +30,7 @@ import (
 	"github.com/kubedyno/kubedyno/diagnose/detectors"
 	"github.com/kubedyno/kubedyno/load/actor"
 	"github.com/kubedyno/kubedyno/record"
+	"github.com/kubedyno/kubedyno/record/kept"
 	"github.com/kubedyno/kubedyno/record/recordtest"
 	"maps"
 	"regexp"
@@ -220,15 +221,10 @@ func TestWordsOfMetricsAndFlags(t *testing.T) {
 }
 
 func TestSameDiagnosis(t *testing.T) {
-	kept, err := filepath.Glob("../../testdata/recordings/*/recording.json")
-	if err != nil || len(kept) < 6 {
-		t.Fatal(kept, err)
-	}
-	for _, meta := range kept {
-		dir := filepath.Dir(meta)
-		t.Run(filepath.Base(dir), func(t *testing.T) {
+	for _, file := range recordtest.Kept(t) {
+		t.Run(kept.Name(file), func(t *testing.T) {
 			t.Parallel()
-			rec := recordtest.Open(t, dir)
+			rec := recordtest.Open(t, recordtest.Unpack(t, kept.Name(file)))
 			out := filepath.Join(t.TempDir(), "copy")
 			r, err := Copy(t.Context(), rec, out, Options{})
 			if err != nil {

@@ -2,10 +2,12 @@
 package recordtest
 
 import (
+	"os"
 	"path/filepath"
 	"testing"
 
 	"github.com/kubedyno/kubedyno/record"
+	"github.com/kubedyno/kubedyno/record/kept"
 )
 
 // Write makes a complete recording of what fill writes, and returns its folder,
@@ -58,4 +60,44 @@ func Open(t testing.TB, dir string) *record.Recording {
 func Make(t testing.TB, meta record.Meta, fill func(*record.Writer)) *record.Recording {
 	t.Helper()
 	return Open(t, Write(t, meta, fill))
+}
+
+// root is where recordings of real runs are kept, from a package's folder on.
+func root(t testing.TB) string {
+	t.Helper()
+	dir, err := os.Getwd()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for {
+		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
+			return filepath.Join(dir, "testdata", "recordings")
+		}
+		up := filepath.Dir(dir)
+		if up == dir {
+			t.Fatal("there is no go.mod above the test")
+		}
+		dir = up
+	}
+}
+
+// Kept are the files of all recordings that testdata/recordings keeps, sorted.
+func Kept(t testing.TB) []string {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(root(t), "*"+kept.Ext))
+	if err != nil || len(files) < 10 {
+		t.Fatalf("%d recordings are kept in %s (%v)", len(files), root(t), err)
+	}
+	return files
+}
+
+// Unpack is the folder of a recording that is kept, by its name, which goes with
+// the test.
+func Unpack(t testing.TB, name string) string {
+	t.Helper()
+	dir := filepath.Join(t.TempDir(), name)
+	if err := kept.Unpack(filepath.Join(root(t), name+kept.Ext), dir); err != nil {
+		t.Fatal(err)
+	}
+	return dir
 }
