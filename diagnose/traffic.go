@@ -27,7 +27,7 @@ type Talk struct {
 	// Waited is how many of the Seconds are known to have gone to waiting for a
 	// seat of priority and fairness, or for admission webhooks.
 	Waited float64
-	Codes   map[int32]int
+	Codes  map[int32]int
 	// Names is how many objects they were about, -1 where names were not
 	// recorded; Users how many users sent them.
 	Names, Users int

@@ -509,7 +509,9 @@ func (c *copier) label(_, label, value string) string {
 			return c.holder(value)
 		}
 		return c.component(value)
-	case "resource", "resource_name", "crd", "crd_name":
+	case "crd", "crd_name":
+		return c.name(definition, value)
+	case "resource", "resource_name":
 		return c.resource(value)
 	case "group", "api_group":
 		return c.group(value)

@@ -10,6 +10,9 @@ import (
 // minName is the length from which on a name is looked for in texts.
 const minName = 4
 
+// definition is the class of CustomResourceDefinitions, which are called RESOURCE.GROUP.
+const definition = "customresourcedefinition"
+
 // names is the mapping of a recording's names to pseudonyms. One name has one
 // pseudonym, whatever it is the name of: a namespace and a Deployment that are
 // called alike are so afterwards.
@@ -77,6 +80,8 @@ func (n *names) name(class, name string) string {
 	p, composed := "", false
 	switch class {
 	case "image", "path", "user", "client", "component", "command", "value", "kind", "group", "resource", "phase", "experiment", "cluster", "family":
+	case definition: // its requests have resource and group apart
+		p, composed = n.resource(name), true
 	default:
 		p, composed = n.compose(name)
 	}

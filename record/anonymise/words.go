@@ -20,7 +20,7 @@ var words = setOf(`
 	cert certificate certificates certs change changed changes channel check checker class classes clean cleaner cleanup clear client clients clock cloud cluster clusters
 	code codec collect collected collection collector collision command commands comment commit common compact compaction complete completed component components
 	condition conditions config configmap configmaps configuration configured connect connected connection connections consistency constraint container containers content context
-	control controller controllermanager controllers controlplane conversion conversions copy core coredns cost count counter cpu create created creating creation creator credential credentials critical cronjob crd crds csi csr current custom
+	control controller controllermanager controllers controlplane conversion conversions converter copy core coredns cost count counter cpu create created creating creation creator credential credentials critical cronjob crd crds csi csr current custom
 	daemon daemonset daemonsets data database date day db dead deadline debug decode default defaults degraded delay delete deleted deleting deletion demo density deploy deployment deployments
 	desired detach detached detector dev device devices devtmpfs dialer dial disabled discovery disk dispatch disruption distributed dns docker done down drain driver drivers drop dropped dry dual dump
 	duration dynamic each echo edge edit empty enable enabled end endpoint endpoints endpointslice endpointslices engine entry env environment ephemeral equal error errors establishing
@@ -120,7 +120,7 @@ var kinds = func() map[string]string {
 // classOf kinds whose names have a class of their own.
 var classOf = map[string]string{"namespace": "ns", "persistentvolumeclaim": "claim", "persistentvolume": "volume", "pod": "pod", "node": "node",
 	"deployment": "deployment", "replicaset": "replicaset", "statefulset": "statefulset", "daemonset": "daemonset", "job": "job", "cronjob": "cronjob",
-	"replicationcontroller": "replicaset", "service": "service", "lease": "lease", "csinode": "node", "serviceaccount": "account"}
+	"replicationcontroller": "replicaset", "service": "service", "lease": "lease", "csinode": "node", "serviceaccount": "account", "customresourcedefinition": definition}
 
 // builtinGroups are the API groups without a k8s.io at their end.
 var builtinGroups = setOf("apps batch autoscaling policy extensions core events")

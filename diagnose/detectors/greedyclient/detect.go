@@ -97,10 +97,16 @@ func detect(v *diagnose.View, earlier []diagnose.Finding) diagnose.Outcome {
 // is everybody together.
 func clients(v *diagnose.View) (by []*client, all client) {
 	named := map[string]*client{}
+	converted := map[string]float64{}
+	if parts, ok := v.IncreaseBy(diagnose.APIServer, conversions, "crd_name", nil); ok {
+		for _, p := range parts {
+			converted[p.Label] = p.Value
+		}
+	}
 	for _, t := range v.TalksOf(func(t *diagnose.Talk) bool { return !t.Long }) {
-		worked := worked(v, &t)
+		seconds := worked(&t, converted)
 		all.count += t.Count
-		all.seconds += worked
+		all.seconds += seconds
 		if t.Harness || core(t.Agent) {
 			continue
 		}
@@ -112,7 +118,7 @@ func clients(v *diagnose.View) (by []*client, all client) {
 		}
 		c.talks = append(c.talks, t)
 		c.count += t.Count
-		c.seconds += worked
+		c.seconds += seconds
 	}
 	slices.SortFunc(by, func(a, b *client) int {
 		return cmp.Or(cmp.Compare(b.count, a.count), strings.Compare(a.agent, b.agent))
@@ -121,15 +127,10 @@ func clients(v *diagnose.View) (by []*client, all client) {
 }
 
 // worked is how long the API server itself was busy with requests of one kind.
-func worked(v *diagnose.View, t *diagnose.Talk) float64 {
-	waited := t.Waited
-	if strings.Contains(t.Group, ".") { // custom resources have such groups
-		plural, _, _ := strings.Cut(t.Resource, "/")
-		if x, ok := v.Increase(diagnose.APIServer, conversions, diagnose.Labels{"crd_name": plural + "." + t.Group}); ok {
-			waited += x
-		}
-	}
-	return max(0, t.Seconds-waited)
+// converted is how long webhooks took for each custom resource.
+func worked(t *diagnose.Talk, converted map[string]float64) float64 {
+	plural, _, _ := strings.Cut(t.Resource, "/")
+	return max(0, t.Seconds-t.Waited-converted[plural+"."+t.Group])
 }
 
 // core says whether a client is part of what a cluster is made of.
