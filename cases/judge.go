@@ -14,6 +14,7 @@ import (
 // and what was measured.
 type Facts struct {
 	Recording  string // its folder's name
+	Turn       int    // in which it was made, from 1: each arm once, one soon after another
 	Valid      bool
 	Invalid    []string
 	Findings   []diagnose.Finding
@@ -88,9 +89,19 @@ func Passed(vs []Verdict) bool {
 	return held
 }
 
-// intervalRuns is how many runs on each side an interval takes: of fewer, all
-// ways of dealing them out are not enough for 95 %.
+// intervalRuns is how many turns an interval takes: of the spread of fewer, next to
+// nothing is known.
 const intervalRuns = 4
+
+// inTurns are the values of two arms by the turns in which both were made.
+func inTurns(from, to []Facts, a, b []float64) (was, is []float64) {
+	for i, f := range from {
+		if j := slices.IndexFunc(to, func(g Facts) bool { return g.Turn == f.Turn }); j >= 0 {
+			was, is = append(was, a[i]), append(is, b[j])
+		}
+	}
+	return was, is
+}
 
 // Judge holds what came out, by arm, against what must. A full run must have an
 // interval for each change, a quick one need not.
@@ -317,6 +328,7 @@ func (c *Change) judge(from, to []Facts, quick bool, v *Verdict) {
 	if missing == "" {
 		var b []float64
 		if b, missing = values(to, &c.Measure); missing == "" {
+			a, b = inTurns(from, to, a, b)
 			c.compare(a, b, quick, v)
 			return
 		}
@@ -324,7 +336,14 @@ func (c *Change) judge(from, to []Facts, quick bool, v *Verdict) {
 	v.Outcome, v.Text = Unknown, missing
 }
 
+// compare judges the ratios of values of the same turns, b's to a's: the speed of a
+// machine drifts from turn to turn, often by more than what is looked for, and
+// within one it is about the same for both.
 func (c *Change) compare(a, b []float64, quick bool, v *Verdict) {
+	if len(a) == 0 {
+		v.Outcome, v.Text = Unknown, "no turn in which both were run"
+		return
+	}
 	was, is := stat.Median(a), stat.Median(b)
 	v.Text = fmt.Sprintf("%s → %s %s", number(was), number(is), c.Unit())
 	la, okA := stat.Logs(a)
@@ -338,12 +357,15 @@ func (c *Change) compare(a, b []float64, quick bool, v *Verdict) {
 	}
 	ratio := is / was
 	lo, hi := ratio, ratio
-	with := ", without an interval: it takes 4 runs a side"
-	if s, ok := stat.HodgesLehmann(la, lb, 0.95); ok && len(a) >= intervalRuns && len(b) >= intervalRuns {
-		s = s.Exp()
+	with := fmt.Sprintf(", without an interval: it takes %d runs a side", intervalRuns)
+	for i := range lb {
+		lb[i] -= la[i]
+	}
+	if ci, ok := stat.MeanCI(lb, 0.95); ok && len(lb) >= intervalRuns {
+		s := stat.Shift{Estimate: stat.Mean(lb), Interval: ci}.Exp()
 		ratio, lo, hi = s.Estimate, s.Interval.Lo, s.Interval.Hi
 		v.Interval = &s.Interval
-		with = fmt.Sprintf(", %.0f %% interval %s to %s, n=%d+%d", 100*s.Interval.Level, number(lo), number(hi), len(a), len(b))
+		with = fmt.Sprintf(", %.0f %% interval %s to %s, of %d turns", 100*s.Interval.Level, number(lo), number(hi), len(lb))
 	}
 	v.Ratio = &ratio
 	v.Text += fmt.Sprintf(", × %s%s", number(ratio), with)

@@ -77,8 +77,18 @@ func number1(x float64) Facts {
 }
 
 func numbers(xs ...float64) (fs []Facts) {
-	for _, x := range xs {
-		fs = append(fs, number1(x))
+	for i, x := range xs {
+		f := number1(x)
+		f.Turn = i + 1
+		fs = append(fs, f)
+	}
+	return fs
+}
+
+// later are runs of later turns.
+func later(fs []Facts) []Facts {
+	for i := range fs {
+		fs[i].Turn += 10
 	}
 	return fs
 }
@@ -149,9 +159,14 @@ func TestJudge(t *testing.T) {
 		{"little", most, numbers(9), nil, false, Held, "at most 10"},
 		{"too much", most, numbers(11), nil, false, Failed, "11 s"},
 		{"no number", least, []Facts{missing}, nil, false, Unknown, "never bound"},
-		{"less, with an interval", half, numbers(20, 21, 22, 23), numbers(5, 6, 5.5, 6.5), false, Held, "n=4+4"},
+		{"less, with an interval", half, numbers(20, 21, 22, 23), numbers(5, 6, 5.5, 6.5), false, Held, "of 4 turns"},
 		{"not less by enough", half, numbers(20, 21, 22, 23), numbers(15, 16, 15.5, 16.5), false, Failed, "at most × 0.5"},
 		{"less, but who knows", half, numbers(20, 21, 22, 5), numbers(5, 6, 5.5, 30), false, Failed, "interval"},
+		// A machine that gets slower all the time, which is more than what changed.
+		{"less in each turn", fine, numbers(10, 14, 19, 27), numbers(4.9, 6.9, 9.2, 13.4), false, Held, "× 0.49"},
+		{"alike in each turn", flat, numbers(10, 14, 19, 27), numbers(10.3, 13.6, 19.2, 26.7), false, Held, "× 1"},
+		{"by chance of the machine", flat, numbers(10, 14, 19, 27), numbers(27, 14, 19, 10), false, Failed, "× 1,"},
+		{"never in one turn", half, numbers(20), later(numbers(5)), true, Unknown, "no turn"},
 		{"less, and no interval", half, numbers(20), numbers(5), false, Unknown, "without an interval"},
 		{"less, quickly", half, numbers(20), numbers(5), true, Held, "without an interval"},
 		{"too small for one run", fine, numbers(20), numbers(21), true, LeftOut, "× 1.05, without an interval: it takes 4 runs a side; at most × 0.5; only a full run"},

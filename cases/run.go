@@ -140,11 +140,12 @@ func (c *Case) Run(ctx context.Context, o Options) (*Story, error) {
 		follow.over++
 		s.Doubts = append(s.Doubts, series.Doubts()...)
 		for _, a := range t.arms {
-			for _, run := range series.Recordings(a.Name) {
-				f, err := c.take(s, o, a, run)
+			for _, run := range series.Counted(a.Name) {
+				f, err := c.take(s, o, a, filepath.Join(dir, run.Out))
 				if err != nil {
 					return nil, err
 				}
+				f.Turn = run.Block
 				runs[a.Name] = append(runs[a.Name], f)
 			}
 		}
