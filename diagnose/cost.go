@@ -2,6 +2,7 @@ package diagnose
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 )
 
@@ -10,11 +11,11 @@ import (
 type Cost struct {
 	RequestsPerSecond float64  `json:"requestsPerSecond"`
 	RequestShare      float64  `json:"requestShare"`     // of all requests to the API server, watches left out
-	BusyShare         *float64 `json:"busyShare"`        // of the time that these requests took
+	BusyShare         *float64 `json:"busyShare"`        // of the time that the API server was busy with requests, waiting for others left out
 	ServerCPUSeconds  *float64 `json:"serverCpuSeconds"` // of the API server, in the load
 	ServerCPUShare    *float64 `json:"serverCpuShare"`
 	// Measured says that ServerCPU is what profiles found; else it is the
-	// API server's CPU shared out by the time that requests took.
+	// API server's CPU shared out by the time that requests kept it busy.
 	Measured         bool     `json:"measured"`
 	ClientCPUSeconds *float64 `json:"clientCpuSeconds"` // of the client itself, where it ran here
 }
@@ -48,11 +49,20 @@ func (c *Cost) cpu() (s float64) {
 	return s
 }
 
+// Digits is a number with so many significant digits, and without an exponent.
+func Digits(x float64, n int) string {
+	rounded, err := strconv.ParseFloat(strconv.FormatFloat(x, 'e', n-1, 64), 64)
+	if err != nil { // NaN and the infinities, of which there is no other form
+		return fmt.Sprint(x)
+	}
+	return strconv.FormatFloat(rounded, 'f', -1, 64)
+}
+
 // String says it in words.
 func (c *Cost) String() string {
 	var parts []string
 	if c.RequestsPerSecond > 0 {
-		text := fmt.Sprintf("%.3g requests/s", c.RequestsPerSecond)
+		text := Digits(c.RequestsPerSecond, 3) + " requests/s"
 		if c.RequestShare > 0 {
 			text += fmt.Sprintf(", %.0f %% of all requests", 100*c.RequestShare)
 		}
@@ -63,10 +73,10 @@ func (c *Cost) String() string {
 		if c.Measured {
 			about = ""
 		}
-		parts = append(parts, fmt.Sprintf("%s%.2g CPU-seconds of the API server (%.0f %% of its CPU)", about, *c.ServerCPUSeconds, 100**c.ServerCPUShare))
+		parts = append(parts, fmt.Sprintf("%s%s CPU-seconds of the API server (%.0f %% of its CPU)", about, Digits(*c.ServerCPUSeconds, 2), 100**c.ServerCPUShare))
 	}
 	if c.ClientCPUSeconds != nil {
-		parts = append(parts, fmt.Sprintf("%.2g CPU-seconds of the client", *c.ClientCPUSeconds))
+		parts = append(parts, Digits(*c.ClientCPUSeconds, 2)+" CPU-seconds of the client")
 	}
 	if len(parts) == 0 {
 		return "nothing that was measured"
@@ -78,7 +88,7 @@ func (c *Cost) String() string {
 // profile is asked for, where one class is only theirs; "" where none is.
 func (v *View) CostOf(talks []Talk, path string) *Cost {
 	c := &Cost{}
-	n, long, took := 0, 0, 0.0
+	n, long, worked := 0, 0, 0.0
 	agents := map[string]bool{}
 	for _, t := range talks {
 		agents[t.Agent] = true
@@ -87,7 +97,7 @@ func (v *View) CostOf(talks []Talk, path string) *Cost {
 			continue
 		}
 		n += t.Count
-		took += max(0, t.Seconds)
+		worked += t.Worked()
 	}
 	if v.Span() > 0 {
 		c.RequestsPerSecond = float64(n+long) / v.Span()
@@ -95,8 +105,8 @@ func (v *View) CostOf(talks []Talk, path string) *Cost {
 	if all := v.Answered(); all > 0 {
 		c.RequestShare = min(1, float64(n)/float64(all))
 	}
-	if all := v.AnsweredSeconds(); all > 0 && took > 0 {
-		share := min(1, took/all)
+	if all := v.WorkedSeconds(); all > 0 && worked > 0 {
+		share := min(1, worked/all)
 		c.BusyShare = &share
 	}
 	cpu, ok := v.CPU(APIServer, v.Load)
@@ -104,9 +114,9 @@ func (v *View) CostOf(talks []Talk, path string) *Cost {
 		c.Measured = true
 		c.ServerCPUSeconds, c.ServerCPUShare = &spent.CPUSeconds, &spent.Share
 	} else if ok && c.BusyShare != nil {
-		// By its share of the time that requests took, and no more than it took: an
-		// idle API server has other work than requests.
-		s := min(cpu**c.BusyShare, took)
+		// By its share of the time that requests kept the server busy, and no more than
+		// that: an idle API server has other work than requests.
+		s := min(cpu**c.BusyShare, worked)
 		share := s / max(cpu, s)
 		c.ServerCPUSeconds, c.ServerCPUShare = &s, &share
 	}

@@ -168,6 +168,37 @@ requests mesh WATCH pods 1/s each 3s
 	}
 }
 
+// Who waits uses no CPU: costs are shared out by what is left without the waiting.
+func TestWaitingCostsNothing(t *testing.T) {
+	v := view(t, `pods 100 bare 5/s
+requests asker get pods 10/s each 500ms authenticated 60% authorized 20% webhooks 10% queued 9%
+requests worker get pods 10/s each 50ms
+requests reader get widgets/status 10/s each 100ms group example.com
+requests other get widgets 10/s each 100ms group example.org
+metric kube-apiserver apiserver_crd_conversion_webhook_duration_seconds_sum{crd_name=widgets.example.com} +1000`)
+	cost := func(agent string) float64 {
+		talks := v.TalksOf(func(t *diagnose.Talk) bool { return t.Agent == agent })
+		if len(talks) != 1 {
+			t.Fatalf("%d kinds of requests of %s", len(talks), agent)
+		}
+		c := v.CostOf(talks, "")
+		if c.BusyShare == nil {
+			return 0
+		}
+		return *c.BusyShare
+	}
+	worker := cost("worker")
+	if asker := cost("asker"); worker <= 0 || asker < 0.05*worker || asker > 0.2*worker {
+		t.Errorf("1 %% of 500 ms: %.3f, 50 ms: %.3f", asker, worker)
+	}
+	if other := cost("other"); other < 1.5*worker {
+		t.Errorf("the same name in another group: %.3f beside %.3f", other, worker)
+	}
+	if reader := cost("reader"); reader != 0 {
+		t.Errorf("all its time went to conversions: %.3f", reader)
+	}
+}
+
 // The symptom is more than pods: requests that take long where they did not at
 // rest.
 func TestSlowAnswers(t *testing.T) {

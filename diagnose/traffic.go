@@ -24,10 +24,14 @@ type Talk struct {
 	Count   int
 	Seconds float64 // summed over the requests; -1 unknown
 	Mean    float64 // seconds; -1 unknown
-	// Waited is how many of the Seconds are known to have gone to waiting for a
-	// seat of priority and fairness, or for admission webhooks.
+	// Waited is how many of the Seconds are known to have gone to waiting for
+	// others: for a seat of priority and fairness, for webhooks (of admission, and of
+	// a custom resource's conversion), until it was known who asks, and whether
+	// they may.
 	Waited float64
-	Codes  map[int32]int
+	// Authentication and Authorization are the last two of them alone.
+	Authentication, Authorization float64
+	Codes                         map[int32]int
 	// Names is how many objects they were about, -1 where names were not
 	// recorded; Users how many users sent them.
 	Names, Users int
@@ -39,6 +43,10 @@ type Talk struct {
 	// RestRate is how many came in a second before the load; -1 unknown.
 	RestRate float64
 }
+
+// Worked is how many of the Seconds the API server was busy with them, as far as is
+// known. What requests cost is shared out by it: who waits needs no CPU.
+func (t Talk) Worked() float64 { return max(0, t.Seconds-t.Waited) }
 
 // Rate is requests per second of the load.
 func (t Talk) Rate(v *View) float64 {
@@ -136,7 +144,10 @@ func (v *View) accountRequests(all []record.Request) {
 		t.Times = append(t.Times, v.sec(r.ReceivedMicros))
 		if took := r.DoneMicros - r.ReceivedMicros; took > 0 && r.DoneMicros != 0 {
 			t.Seconds += float64(took) / 1e6
-			t.Waited += float64(min(took, max(0, r.QueueMicros)+max(0, r.WebhookMicros))) / 1e6
+			authentication, authorization := max(0, r.AuthenticationMicros), max(0, r.AuthorizationMicros)
+			t.Authentication += float64(min(took, authentication)) / 1e6
+			t.Authorization += float64(min(took, authorization)) / 1e6
+			t.Waited += float64(min(took, max(0, r.QueueMicros)+max(0, r.WebhookMicros)+authentication+authorization)) / 1e6
 			g.timed = true
 		}
 		if r.Name != "" {
@@ -174,6 +185,7 @@ func (v *View) accountRequests(all []record.Request) {
 	slices.SortFunc(v.Talks, func(a, b Talk) int {
 		return cmp.Or(cmp.Compare(b.Count, a.Count), strings.Compare(a.Agent, b.Agent), strings.Compare(a.Verb, b.Verb), strings.Compare(a.Resource, b.Resource), strings.Compare(a.Group, b.Group))
 	})
+	v.accountConversions()
 	v.accountWatches(all)
 	lists := requests.NewLists()
 	lists.From = v.Load.Start.UnixMicro()
@@ -236,6 +248,52 @@ func (v *View) Answered() (n int) {
 		}
 	}
 	return n
+}
+
+// accountConversions counts what conversion webhooks took as waiting. Their clock
+// knows the resource and not the request, so that all who asked for the resource
+// share it, by how long they waited or worked.
+func (v *View) accountConversions() {
+	converted, ok := v.IncreaseBy(APIServer, "apiserver_crd_conversion_webhook_duration_seconds_sum", "crd_name", nil)
+	if !ok {
+		return
+	}
+	for _, c := range converted {
+		about := func(t *Talk) bool { return !t.Long && t.Seconds > 0 && t.Of(c.Label) }
+		total := 0.0
+		for i := range v.Talks {
+			if about(&v.Talks[i]) {
+				total += v.Talks[i].Worked()
+			}
+		}
+		if total <= 0 {
+			continue
+		}
+		part := min(1, c.Value/total)
+		for i := range v.Talks {
+			if t := &v.Talks[i]; about(t) {
+				t.Waited += part * t.Worked()
+			}
+		}
+	}
+}
+
+// Of says whether requests are about a resource as its definition is named:
+// widgets.example.com.
+func (t Talk) Of(definition string) bool {
+	plural, group, _ := strings.Cut(definition, ".")
+	resource, _, _ := strings.Cut(t.Resource, "/")
+	return resource == plural && t.Group == group
+}
+
+// WorkedSeconds is how many of the AnsweredSeconds the API server was busy.
+func (v *View) WorkedSeconds() (s float64) {
+	for _, t := range v.Talks {
+		if !t.Long {
+			s += t.Worked()
+		}
+	}
+	return s
 }
 
 // AnsweredSeconds is how long these took together, by the server's clock; their

@@ -410,7 +410,12 @@ func thinRequest(r *record.Request) {
 	if !isStatusReport(r) && harnessAgent(r.UserAgent) {
 		r.User, r.URI, r.Group, r.Name, r.Namespace = "", "", "", "", ""
 	}
-	r.ServerMicros, r.EtcdMicros, r.QueueMicros, r.WebhookMicros, r.ResponseBytes = -1, -1, -1, -1, -1
+	r.ServerMicros, r.EtcdMicros, r.ResponseBytes = -1, -1, -1
+	for _, waited := range []*int64{&r.QueueMicros, &r.WebhookMicros, &r.AuthenticationMicros, &r.AuthorizationMicros} {
+		if *waited > 0 {
+			*waited -= *waited % 1000
+		}
+	}
 	const grain = 100
 	took := (r.DoneMicros - r.ReceivedMicros + grain - 1) / grain * grain
 	r.ReceivedMicros -= r.ReceivedMicros % grain

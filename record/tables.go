@@ -259,13 +259,17 @@ type Request struct {
 	User           string `parquet:"user,dict" json:"user"`
 	UserAgent      string `parquet:"user_agent,dict" json:"userAgent"`
 	Code           int32  `parquet:"code" json:"code"`
-	URI            string `parquet:"uri,dict" json:"uri,omitempty"`                     // query of LIST and WATCH only
-	ServerMicros   int64  `parquet:"server_us" json:"server,omitempty" absent:"-1"`     // total time as the server itself says; an audit log has it, and the next three, for slow requests only; -1 unknown
-	EtcdMicros     int64  `parquet:"etcd_us" json:"etcd,omitempty" absent:"-1"`         // of it, waiting for etcd; -1 unknown
-	QueueMicros    int64  `parquet:"queue_us" json:"queue,omitempty" absent:"-1"`       // of it, in priority and fairness' queues; -1 unknown
-	WebhookMicros  int64  `parquet:"webhook_us" json:"webhook,omitempty" absent:"-1"`   // of it, in admission webhooks; -1 unknown
-	ResponseBytes  int64  `parquet:"response_bytes" json:"bytes,omitempty" absent:"-1"` // -1 unknown
-	Source         string `parquet:"source,dict" json:"source,omitempty"`               // request-log, audit, log, apf-dump, trace; empty is audit
+	URI            string `parquet:"uri,dict" json:"uri,omitempty"`                   // query of LIST and WATCH only
+	ServerMicros   int64  `parquet:"server_us" json:"server,omitempty" absent:"-1"`   // total time as the server itself says; an audit log has it, and the next five, for slow requests only; -1 unknown
+	EtcdMicros     int64  `parquet:"etcd_us" json:"etcd,omitempty" absent:"-1"`       // of it, waiting for etcd; -1 unknown
+	QueueMicros    int64  `parquet:"queue_us" json:"queue,omitempty" absent:"-1"`     // of it, in priority and fairness' queues; -1 unknown
+	WebhookMicros  int64  `parquet:"webhook_us" json:"webhook,omitempty" absent:"-1"` // of it, in admission webhooks; -1 unknown
+	// AuthenticationMicros and AuthorizationMicros are of it, until the API server
+	// knew who asks and whether they may; -1 unknown.
+	AuthenticationMicros int64  `parquet:"authentication_us" json:"authentication,omitempty" absent:"-1"`
+	AuthorizationMicros  int64  `parquet:"authorization_us" json:"authorization,omitempty" absent:"-1"`
+	ResponseBytes        int64  `parquet:"response_bytes" json:"bytes,omitempty" absent:"-1"` // -1 unknown
+	Source               string `parquet:"source,dict" json:"source,omitempty"`               // request-log, audit, log, apf-dump, trace; empty is audit
 }
 
 // NodeSample is one simulated node's way up.

@@ -574,6 +574,7 @@ type RequestGroup struct {
 	// Which part of Seconds the API server spent where, by its own clocks, from 0 to
 	// 1; null where it does not tell.
 	Etcd     *float64 `json:"etcd"`
+	Auth     *float64 `json:"auth"`   // until it knew who asks, and whether they may
 	Queued   *float64 `json:"queued"` // by priority and fairness
 	Webhooks *float64 `json:"webhooks"`
 	Bytes    *int64   `json:"bytes"` // of answers; null where they are not told

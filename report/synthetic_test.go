@@ -166,7 +166,7 @@ func synthRequests(in rows) []record.Request {
 		one("kubedyno-hollow", "patch", "status", p.RunningMicros, 5000)
 	}
 	at := in.pods[0].CreatedMicros
-	out = append(out, record.Request{ReceivedMicros: at, DoneMicros: at + 60e6, Verb: "watch", Resource: "pods", UserAgent: "kubedyno-hollow/v1", Code: 200, ServerMicros: -1, EtcdMicros: -1, QueueMicros: -1, WebhookMicros: -1, ResponseBytes: 900_000})
+	out = append(out, record.Request{ReceivedMicros: at, DoneMicros: at + 60e6, Verb: "watch", Resource: "pods", UserAgent: "kubedyno-hollow/v1", Code: 200, ServerMicros: -1, EtcdMicros: -1, QueueMicros: -1, WebhookMicros: -1, AuthenticationMicros: -1, AuthorizationMicros: -1, ResponseBytes: 900_000})
 	slices.SortStableFunc(out, func(a, b record.Request) int { return cmp.Compare(a.ReceivedMicros, b.ReceivedMicros) })
 	return out
 }

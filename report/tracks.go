@@ -88,7 +88,7 @@ type requestSum struct {
 	micros int64
 	steps  map[int]*[2]int64 // requests and microseconds
 
-	etcd, queued, webhooks, bytes told
+	etcd, auth, queued, webhooks, bytes told
 }
 
 // told is a sum over the requests that it is told of.
@@ -155,6 +155,9 @@ func (s *requestSums) add(r *record.Request) {
 		g.Errors++
 	}
 	g.etcd.add(r.EtcdMicros)
+	if r.AuthenticationMicros >= 0 && r.AuthorizationMicros >= 0 {
+		g.auth.add(r.AuthenticationMicros + r.AuthorizationMicros)
+	}
 	g.queued.add(r.QueueMicros)
 	g.webhooks.add(r.WebhookMicros)
 	g.bytes.add(r.ResponseBytes)
@@ -179,6 +182,7 @@ func (s *requestSums) groups() []RequestGroup {
 			rest.Errors += g.Errors
 			rest.micros += g.micros
 			rest.etcd.join(g.etcd)
+			rest.auth.join(g.auth)
 			rest.queued.join(g.queued)
 			rest.webhooks.join(g.webhooks)
 			rest.bytes.join(g.bytes)
@@ -197,7 +201,7 @@ func (s *requestSums) groups() []RequestGroup {
 	out := make([]RequestGroup, 0, len(all))
 	for _, g := range all {
 		g.Seconds = float64(g.micros) / 1e6
-		g.Etcd, g.Queued, g.Webhooks = g.part(g.etcd), g.part(g.queued), g.part(g.webhooks)
+		g.Etcd, g.Auth, g.Queued, g.Webhooks = g.part(g.etcd), g.part(g.auth), g.part(g.queued), g.part(g.webhooks)
 		if g.bytes.of(g.Count) {
 			g.Bytes = &g.bytes.sum
 		}

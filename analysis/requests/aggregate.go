@@ -44,7 +44,7 @@ type Row struct {
 	P50Millis     float64 // nearest rank; -1 where none was done
 	P99Millis     float64 // nearest rank; -1 below 100 requests
 	LongestMillis float64
-	// EtcdSeconds, QueueSeconds and WebhookSeconds are over the Layered
+	// EtcdSeconds and the other parts are over the Layered
 	// requests of which the server told them: all of a lab's log of requests, of
 	// an audit log those over 500 ms.
 	Layered        int64
@@ -52,8 +52,11 @@ type Row struct {
 	EtcdSeconds    float64
 	QueueSeconds   float64
 	WebhookSeconds float64
-	Bytes          int64 // of answers whose size is known
-	Sized          int64 // how many these are
+	// AuthenticationSeconds and AuthorizationSeconds passed until the server knew
+	// who asks, and whether they may.
+	AuthenticationSeconds, AuthorizationSeconds float64
+	Bytes                                       int64 // of answers whose size is known
+	Sized                                       int64 // how many these are
 	// Share is of all requests' seconds, long ones left out.
 	Share float64
 }
@@ -224,6 +227,8 @@ func (g *group) add(r *record.Request) {
 		}
 		row.QueueSeconds += float64(max(r.QueueMicros, 0)) / 1e6
 		row.WebhookSeconds += float64(max(r.WebhookMicros, 0)) / 1e6
+		row.AuthenticationSeconds += float64(max(r.AuthenticationMicros, 0)) / 1e6
+		row.AuthorizationSeconds += float64(max(r.AuthorizationMicros, 0)) / 1e6
 	}
 	if r.ResponseBytes >= 0 {
 		row.Sized++

@@ -68,6 +68,7 @@
 //	         query watch=1&…        what a LIST or WATCH asks for
 //	         group apps             the API group
 //	         queued 40%; webhooks 30%  so much of each one's time for a seat, in admission webhooks
+//	         authenticated 20%; authorized 5%  and until it is known who asks, and whether they may
 //	                                an agent with a role is written kube-controller-manager/job-controller
 //	log kube-apiserver 40 TEXT      so many lines, spread over the load (a line of its own)
 //	profile kube-apiserver 12s OUTER … INNER

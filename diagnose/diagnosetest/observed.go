@@ -35,7 +35,8 @@ type talk struct {
 	metronome                             bool
 	from, to                              float64
 	query, group                          string
-	queued, hooked                        float64 // parts of each one's time
+	// Parts of each one's time.
+	queued, hooked, authenticated, authorized float64
 }
 
 type coded struct {
@@ -261,6 +262,10 @@ func (p *phrase) talk() (t talk) {
 			t.queued = p.percent()
 		case "webhooks":
 			t.hooked = p.percent()
+		case "authenticated":
+			t.authenticated = p.percent()
+		case "authorized":
+			t.authorized = p.percent()
 		default:
 			p.fail("unknown word %q", word)
 		}
@@ -368,14 +373,16 @@ func (t talk) send(r *Run, rng *rand.Rand, id int, from, to, rate float64, each 
 		row := record.Request{
 			ReceivedMicros: micros(at), DoneMicros: micros(at + took), Verb: t.verb, Resource: t.resource, Subresource: t.sub, Namespace: t.namespace,
 			UserAgent: t.agent, User: fmt.Sprintf("user-%d-%d", id, n%max(1, t.users)), Code: 200, URI: t.query,
-			ServerMicros: -1, EtcdMicros: -1, QueueMicros: -1, WebhookMicros: -1, ResponseBytes: -1,
+			ServerMicros: -1, EtcdMicros: -1, QueueMicros: -1, WebhookMicros: -1, AuthenticationMicros: -1, AuthorizationMicros: -1, ResponseBytes: -1,
 		}
 		row.Group = t.group
-		if t.queued > 0 {
-			row.QueueMicros = int64(1e6 * t.queued * took)
-		}
-		if t.hooked > 0 {
-			row.WebhookMicros = int64(1e6 * t.hooked * took)
+		for _, x := range []struct {
+			part float64
+			into *int64
+		}{{t.queued, &row.QueueMicros}, {t.hooked, &row.WebhookMicros}, {t.authenticated, &row.AuthenticationMicros}, {t.authorized, &row.AuthorizationMicros}} {
+			if x.part > 0 {
+				*x.into = int64(1e6 * x.part * took)
+			}
 		}
 		if t.names > 0 {
 			row.Name = fmt.Sprintf("%s-%d", t.resource, rng.IntN(t.names))

@@ -24,6 +24,9 @@ func row(r record.Request) string {
 	if r.ServerMicros >= 0 || r.EtcdMicros >= 0 || r.QueueMicros >= 0 || r.WebhookMicros >= 0 {
 		s += fmt.Sprintf(" server=%d etcd=%d queue=%d webhook=%d", r.ServerMicros, r.EtcdMicros, r.QueueMicros, r.WebhookMicros)
 	}
+	if r.AuthenticationMicros >= 0 || r.AuthorizationMicros >= 0 {
+		s += fmt.Sprintf(" authentication=%d authorization=%d", r.AuthenticationMicros, r.AuthorizationMicros)
+	}
 	return s
 }
 
@@ -35,6 +38,7 @@ func TestDecode(t *testing.T) {
 		{"escapes", fmt.Sprintf(watch, 1, "ResponseComplete"), "1767323045000001+1000000 watch /pods/ / user=né😀 agent=kubelet code=200 uri=watch=1"},
 		{"white space", strings.ReplaceAll(health, ",", " ,\t"), "1767323045000000+500000 get // / user=u agent= code=0 uri=/readyz"},
 		{"slow", slow, "1767323045123456+700000 create /pods/ default/ user=u agent=a code=201 uri= server=700123 etcd=512000 queue=0 webhook=110500"},
+		{"slow, by one that tells more", strings.Replace(slow, `"annotations":{`, `"annotations":{"apiserver.latency.k8s.io/authentication":"30ms","apiserver.latency.k8s.io/authorization":"2.5\u00b5s",`, 1), "1767323045123456+700000 create /pods/ default/ user=u agent=a code=201 uri= server=700123 etcd=512000 queue=0 webhook=110500 authentication=30000 authorization=2"},
 		{"empty", "", "not JSON"},
 		{"cut", create[:300], "not JSON"},
 		{"two", health + health, "not JSON"},
@@ -121,6 +125,9 @@ func TestLogOfRequests(t *testing.T) {
 		t.Errorf("%+v, %v, %v", row, done, err)
 	}
 	if row, _, err := e.Line([]byte(strings.Replace(string(sized(list)), `"}}`, `","apiserver.latency.k8s.io/etcd":"700us"}}`, 1))); err != nil || row.EtcdMicros != 700 {
+		t.Errorf("%+v, %v", row, err)
+	}
+	if row, _, err := e.Line([]byte(strings.Replace(string(sized(list)), `"}}`, `","apiserver.latency.k8s.io/authentication":"800000us"}}`, 1))); err != nil || row.AuthenticationMicros != 800_000 || row.AuthorizationMicros != 0 {
 		t.Errorf("%+v, %v", row, err)
 	}
 	for _, line := range []string{`{"kind":"Lost","lines":5}`, `{"kind":"Lost","lines":2}`} {

@@ -48,7 +48,7 @@ func (d *Decoder) Decode(line []byte) (e Event, err error) {
 	d.b, d.i = line, 0
 	var uri, verb []byte
 	var kind string
-	e.Row = record.Request{ServerMicros: -1, EtcdMicros: -1, QueueMicros: -1, WebhookMicros: -1, ResponseBytes: -1, Source: SourceAudit}
+	e.Row = record.Request{ServerMicros: -1, EtcdMicros: -1, QueueMicros: -1, WebhookMicros: -1, AuthenticationMicros: -1, AuthorizationMicros: -1, ResponseBytes: -1, Source: SourceAudit}
 	var l latencies
 	err = d.object(func(key []byte) error {
 		switch string(key) {
@@ -146,8 +146,9 @@ func (d *Decoder) Decode(line []byte) (e Event, err error) {
 // longer than 500 ms (apiserver's endpoints/filters/audit.go), and its log of
 // requests to all.
 type latencies struct {
-	known, timed                 bool // there was a total, there was etcd's part
-	total, etcd, queue, webhooks time.Duration
+	known, timed                  bool // there was a total, there was etcd's part
+	total, etcd, queue, webhooks  time.Duration
+	authentication, authorization time.Duration
 }
 
 // latencyPrefix begins the keys of its annotations.
@@ -183,6 +184,10 @@ func (d *Decoder) annotation(key []byte, l *latencies, r *record.Request) error 
 		into = &l.queue
 	case "mutating-webhook", "validating-webhook":
 		into = &l.webhooks
+	case "authentication":
+		into = &l.authentication
+	case "authorization":
+		into = &l.authorization
 	default:
 		return d.skip()
 	}
@@ -206,8 +211,19 @@ func (l *latencies) fill(r *record.Request) {
 	}
 	r.ServerMicros, r.EtcdMicros = l.total.Microseconds(), l.etcd.Microseconds()
 	r.QueueMicros, r.WebhookMicros = l.queue.Microseconds(), l.webhooks.Microseconds()
-	if r.Source == SourceRequests && !l.timed {
-		r.EtcdMicros = -1 // it names etcd's part of what it knows
+	r.AuthenticationMicros, r.AuthorizationMicros = l.authentication.Microseconds(), l.authorization.Microseconds()
+	if r.Source == SourceRequests {
+		if !l.timed {
+			r.EtcdMicros = -1 // it names etcd's part of what it knows
+		}
+		return
+	}
+	// An audit log tells these two since v1.33, and then of each request.
+	if l.authentication == 0 {
+		r.AuthenticationMicros = -1
+	}
+	if l.authorization == 0 {
+		r.AuthorizationMicros = -1
 	}
 }
 

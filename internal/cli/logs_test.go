@@ -22,7 +22,7 @@ I1121 09:10:21.500000    1983 a.go:2] evil `+"\x1b[31m\x00\xff\u202e"+` text
 `)
 		for i := range int64(3) {
 			at := started.Add(time.Duration(i) * 6 * time.Second).UnixMicro()
-			w.Request(record.Request{ReceivedMicros: at, DoneMicros: at + 2000, Verb: "list", Resource: "pods", UserAgent: "poll", Code: 200, ServerMicros: -1, EtcdMicros: -1, QueueMicros: -1, WebhookMicros: -1, ResponseBytes: -1, Source: "audit"})
+			w.Request(record.Request{ReceivedMicros: at, DoneMicros: at + 2000, Verb: "list", Resource: "pods", UserAgent: "poll", Code: 200, ServerMicros: -1, EtcdMicros: -1, QueueMicros: -1, WebhookMicros: -1, AuthenticationMicros: -1, AuthorizationMicros: -1, ResponseBytes: -1, Source: "audit"})
 		}
 	})
 }

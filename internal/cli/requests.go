@@ -222,11 +222,14 @@ type requestRow struct {
 	P50Millis      float64 `json:"p50Milliseconds"` // -1 unknown
 	P99Millis      float64 `json:"p99Milliseconds"` // -1 below 100 requests
 	LongestMillis  float64 `json:"longestMilliseconds"`
-	Layered        int64   `json:"layered"`     // requests of which the next three are known: all of a lab's, those above 500 ms of an audit log
+	Layered        int64   `json:"layered"`     // requests of which the next five are known: all of a lab's, those above 500 ms of an audit log
 	EtcdSeconds    float64 `json:"etcdSeconds"` // of reads; -1 unknown
 	QueueSeconds   float64 `json:"queueSeconds"`
 	WebhookSeconds float64 `json:"webhookSeconds"`
-	Bytes          int64   `json:"bytes"` // -1 unknown
+	// Until the server knew who asks, and whether they may.
+	AuthenticationSeconds float64 `json:"authenticationSeconds"`
+	AuthorizationSeconds  float64 `json:"authorizationSeconds"`
+	Bytes                 int64   `json:"bytes"` // -1 unknown
 }
 
 func (r *requestRow) set(column, value string) {
@@ -289,7 +292,8 @@ func (f *requestFlags) table(src *requestSource) (*textTable, []string, error) {
 		out := requestRow{
 			LongRunning: r.Long, Count: r.Count, Open: r.Open, PerPod: -1, Errors: r.Errors, Conflicts: r.Conflicts, Throttled: r.Throttled,
 			Seconds: r.Seconds, Share: r.Share, MeanMillis: r.MeanMillis, P50Millis: r.P50Millis, P99Millis: r.P99Millis, LongestMillis: r.LongestMillis,
-			Layered: r.Layered, EtcdSeconds: r.EtcdSeconds, QueueSeconds: r.QueueSeconds, WebhookSeconds: r.WebhookSeconds, Bytes: -1,
+			Layered: r.Layered, EtcdSeconds: r.EtcdSeconds, QueueSeconds: r.QueueSeconds, WebhookSeconds: r.WebhookSeconds,
+			AuthenticationSeconds: r.AuthenticationSeconds, AuthorizationSeconds: r.AuthorizationSeconds, Bytes: -1,
 		}
 		if r.Sized > 0 {
 			out.Bytes = r.Bytes
@@ -340,6 +344,7 @@ type part struct {
 
 var requestParts = []part{
 	{"IN ETCD", func(r requests.Row) float64 { return r.EtcdSeconds }, func(r requests.Row) int64 { return r.Timed }},
+	{"AUTH", func(r requests.Row) float64 { return r.AuthenticationSeconds + r.AuthorizationSeconds }, func(r requests.Row) int64 { return r.Layered }},
 	{"QUEUED", func(r requests.Row) float64 { return r.QueueSeconds }, func(r requests.Row) int64 { return r.Layered }},
 	{"WEBHOOKS", func(r requests.Row) float64 { return r.WebhookSeconds }, func(r requests.Row) int64 { return r.Layered }},
 }

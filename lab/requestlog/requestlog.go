@@ -253,6 +253,9 @@ var lines = sync.Pool{New: func() any { b := make([]byte, 0, 2048); return &b }}
 // Annotations beside those of an audit log.
 const (
 	latencyPrefix = "apiserver.latency.k8s.io/"
+	// leastTold is what a part takes at least to be told of. Each request is
+	// authenticated and authorized, in some microseconds.
+	leastTold = 100 * time.Microsecond
 	bytesKey      = "kubedyno.io/response-bytes"
 )
 
@@ -321,7 +324,7 @@ func (a *answer) line(stage string) {
 	lines.Put(p)
 }
 
-// latencies adds how long the request took, and its parts that took time.
+// latencies adds how long the request took, and its parts that took leastTold.
 func (a *answer) latencies(b []byte, now time.Time) []byte {
 	b = took(b, "total", now.Sub(a.began))
 	t := a.asked.trackers.Load()
@@ -337,11 +340,13 @@ func (a *answer) latencies(b []byte, now time.Time) []byte {
 		name    string
 		tracker request.DurationTracker
 	}{
+		{"authentication", t.AuthenticationTracker},
+		{"authorization", t.AuthorizationTracker},
 		{"apf-queue-wait", t.APFQueueWaitTracker},
 		{"mutating-webhook", t.MutatingWebhookTracker},
 		{"validating-webhook", t.ValidatingWebhookTracker},
 	} {
-		if d := part.tracker.GetLatency(); d > 0 {
+		if d := part.tracker.GetLatency(); d >= leastTold {
 			b = took(b, part.name, d)
 		}
 	}

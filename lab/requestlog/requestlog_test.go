@@ -99,6 +99,8 @@ func TestLines(t *testing.T) {
 		return func(w http.ResponseWriter, req *http.Request) {
 			request.TrackStorageLatency(req.Context(), 7*time.Millisecond)
 			request.TrackAPFQueueWaitLatency(req.Context(), 1500*time.Microsecond)
+			request.TrackAuthorizationLatency(req.Context(), 30*time.Millisecond)
+			request.TrackAuthenticationLatency(req.Context(), 20*time.Millisecond)
 			w.WriteHeader(http.StatusCreated)
 			w.Write(b)
 		}
@@ -168,6 +170,12 @@ func TestLines(t *testing.T) {
 			}
 			if c.want.ResponseStatus.Code == 201 && (e.Annotations["apiserver.latency.k8s.io/etcd"] != "" || e.Annotations["apiserver.latency.k8s.io/apf-queue-wait"] != "1500us") {
 				t.Errorf("annotations %v", e.Annotations)
+			}
+			// The filter's own microseconds come to the 20 ms.
+			authentication, _ := time.ParseDuration(e.Annotations["apiserver.latency.k8s.io/authentication"])
+			authorization := e.Annotations["apiserver.latency.k8s.io/authorization"]
+			if waited := c.want.ResponseStatus.Code == 201; waited != (authentication >= 20*time.Millisecond) || waited != (authorization == "30000us") || !waited && authorization != "" {
+				t.Errorf("authentication %v, authorization %q", authentication, authorization)
 			}
 			if etcd := e.Annotations["apiserver.latency.k8s.io/etcd"]; c.want.Verb == "list" && etcd != "7000us" || name == "nothing written" && etcd != "0us" {
 				t.Errorf("%s from etcd", etcd)

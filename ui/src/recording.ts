@@ -561,6 +561,7 @@ export interface RequestGroup {
   errors: number; // answered with 400 or above
   seconds: number;
   etcd: number | null;
+  auth: number | null; // until it knew who asks, and whether they may
   queued: number | null; // by priority and fairness
   webhooks: number | null;
   bytes: number | null; // of answers; null where they are not told

@@ -9,7 +9,6 @@ import (
 )
 
 const (
-	filter = "apiserver_request_filter_duration_seconds"
 	// unseen is the gap between what the load's requests took for it and what the
 	// server's clock says, from which somebody waits behind that clock. TLS, two
 	// schedulers and a full machine make up to 20 ms.
@@ -42,8 +41,9 @@ func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
 	case set && mode != "blocking" && mode != "blocking-strict":
 		return diagnose.NotThere("the audit log is written in mode %s, beside the requests", mode)
 	}
-	mean, count, ok := v.Mean(diagnose.APIServer, filter, diagnose.Labels{"filter": "audit"})
-	l := layer.Layer{Name: "the audit log", Mean: mean, Count: count, Ref: filter + `{filter="audit"}`, Sources: 1, Passes: func(string, string) bool { return true }}
+	l, ok := layer.Filter(v, "audit", nil)
+	l.Name = "the audit log"
+	mean := l.Mean
 	gap, n, hasGap := behind(v)
 	before := ok && l.Quick(v) == ""
 	after := hasGap && n >= few && gap >= unseen && v.Upstream() == ""
@@ -74,11 +74,7 @@ func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
 	if !l.Finding(v, &f) {
 		return diagnose.NotThere("the audit log is written while requests wait, which took %.0f ms of each and held nothing up", 1000*l.Mean)
 	}
-	f.Summary = fmt.Sprintf("Requests wait %.0f ms each for the audit log, which is written in mode blocking", 1000*l.Mean)
-	if f.Suffered != "" {
-		f.Summary += ": " + f.Suffered
-	}
-	f.Summary += "."
+	f.Summary = fmt.Sprintf("Requests wait %.0f ms each for the audit log, which is written in mode blocking%s", 1000*l.Mean, layer.Outcome(&f))
 	f.Prediction = &diagnose.Prediction{Resource: "unknown", Text: fmt.Sprintf("in mode batch each request takes %.0f ms less", 1000*l.Mean)}
 	return diagnose.Found(f)
 }

@@ -8,8 +8,7 @@ import (
 )
 
 const (
-	filter = "apiserver_request_filter_duration_seconds"
-	asked  = "apiserver_authorization_webhook_duration_seconds"
+	asked = "apiserver_authorization_webhook_duration_seconds"
 	// burnt is the share of the API server's CPU that authorizing may take:
 	// healthy ones stay below 2 %.
 	burnt = 0.10
@@ -29,11 +28,11 @@ cause, otherwise the number of bindings, which the API server's profile confirms
 }
 
 func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
-	mean, n, ok := v.Mean(diagnose.APIServer, filter, diagnose.Labels{"filter": "authorization"})
+	l, ok := layer.Filter(v, "authorization", func(t *diagnose.Talk) float64 { return t.Authorization })
 	if !ok {
 		return diagnose.NotAssessed("the API server's metrics")
 	}
-	l := layer.Layer{Name: "authorization", Mean: mean, Count: n, Ref: filter + `{filter="authorization"}`, Sources: 1, Passes: func(string, string) bool { return true }}
+	mean, n := l.Mean, l.Count
 	if quick := l.Quick(v); quick != "" {
 		return diagnose.NotThere("%s", quick)
 	}
@@ -63,10 +62,6 @@ func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
 	if !l.Finding(v, &f) {
 		return diagnose.NotThere("authorization took %.0f ms of each request, and nothing waited for it", 1000*mean)
 	}
-	f.Summary = fmt.Sprintf("Each request waits %.0f ms to be authorized (n=%.0f)", 1000*mean, n)
-	if f.Suffered != "" {
-		f.Summary += ": " + f.Suffered
-	}
-	f.Summary += "."
+	f.Summary = fmt.Sprintf("%s %.0f ms to be authorized (n=%.0f)%s", l.Each(), 1000*mean, n, layer.Outcome(&f))
 	return diagnose.Found(f)
 }

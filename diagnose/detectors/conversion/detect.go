@@ -39,10 +39,9 @@ func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
 		if !ok {
 			continue
 		}
-		plural, _, _ := strings.Cut(r.Label, ".")
 		l := layer.Layer{Name: "conversion of " + r.Label, Mean: mean, Count: count, Sources: 1,
 			Ref:    fmt.Sprintf(`%s{crd_name="%s"}`, histogram, r.Label),
-			Passes: func(_, resource string) bool { return resource == plural }}
+			Passes: func(t *diagnose.Talk) bool { return t.Of(r.Label) }}
 		if quick := l.Quick(v); quick != "" {
 			why = append(why, quick)
 			continue
@@ -56,12 +55,7 @@ func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
 			why = append(why, fmt.Sprintf("%s took %.0f ms, and nothing waited for it", l.Name, 1000*mean))
 			continue
 		}
-		f.Summary = fmt.Sprintf("Requests for %s at a version that is not the stored one wait %.0f ms for its conversion webhook (n=%.0f)", r.Label, 1000*mean, count)
-		if f.Class == diagnose.Risk {
-			f.Summary += "; no pod was held up by it."
-		} else {
-			f.Summary += fmt.Sprintf(": %s.", f.Suffered)
-		}
+		f.Summary = fmt.Sprintf("Requests for %s at a version that is not the stored one wait %.0f ms for its conversion webhook (n=%.0f)%s", r.Label, 1000*mean, count, layer.Outcome(&f))
 		found = append(found, f)
 	}
 	if len(found) > 0 {

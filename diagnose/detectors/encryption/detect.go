@@ -41,9 +41,7 @@ func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
 	if !ok {
 		return diagnose.NotThere("nothing was encrypted or decrypted")
 	}
-	l := layer.Layer{Name: "encryption", Mean: mean, Count: n, Ref: transform, Sources: 1, Passes: func(verb, _ string) bool {
-		return verb == "create" || verb == "update" || verb == "patch"
-	}}
+	l := layer.Layer{Name: "encryption", Mean: mean, Count: n, Ref: transform, Sources: 1, Passes: layer.Changes}
 	if quick := l.Quick(v); quick != "" {
 		return diagnose.NotThere("%s", quick)
 	}
@@ -59,10 +57,6 @@ func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
 	if !l.Finding(v, &f) {
 		return diagnose.NotThere("encryption took %.0f ms, and nothing waited for it", 1000*mean)
 	}
-	f.Summary = fmt.Sprintf("Encryption at rest takes %.0f ms an object (n=%.0f)", 1000*mean, n)
-	if f.Suffered != "" {
-		f.Summary += ": " + f.Suffered
-	}
-	f.Summary += "."
+	f.Summary = fmt.Sprintf("Encryption at rest takes %.0f ms an object (n=%.0f)%s", 1000*mean, n, layer.Outcome(&f))
 	return diagnose.Found(f)
 }

@@ -3,6 +3,8 @@ package greedyclient
 import (
 	"cmp"
 	"fmt"
+	"maps"
+	"net/http"
 	"slices"
 	"strings"
 
@@ -17,13 +19,14 @@ const (
 	// heavy, longer and few: likewise one whose requests are few, take so large a
 	// part of the time of all, and each so many times as long as those of others.
 	heavy, longer, few = 0.50, 3.0, 2.0
-	// conversions is the clock of what reads of custom resources wait for.
-	conversions = "apiserver_crd_conversion_webhook_duration_seconds_sum"
 	// fewest requests of others tell how long one usually takes.
 	fewest = 20
 	// written is the share of a client's requests from which its most frequent write
 	// says something of it.
 	written = 0.25
+	// mostRefused is the share of a client's requests from which on their refusal is
+	// what there is to say of it.
+	mostRefused = 0.5
 	// told are the kinds of requests that are worth a word.
 	told = 3
 )
@@ -34,7 +37,7 @@ var Detector = diagnose.Detector{
 	Title: "One client asks for as much as all others together",
 	Doc: `The API server's work is its clients' requests. A loop without a pause, an operator that writes what has not changed, a tool that reads object by object: each request is cheap, and all of them together are not.
 
-**Evidence.** One client that is no part of the control plane or of a node sends at least 20 requests a second and 30 % of all (healthy provisioners and network plugins send 8 to 18 %); or its requests take at least half of the time of all, and each three times as long as those of others, where waiting for a seat and for webhooks is left out.
+**Evidence.** One client that is no part of the control plane or of a node sends at least 20 requests a second and 30 % of all (healthy provisioners and network plugins send 8 to 18 %); or its requests take at least half of the time of all, and each three times as long as those of others, where waiting is left out: for a seat, for webhooks, until it is known who asks and whether they may.
 Of writes, the API server's count of what it wrote to etcd is the second source.
 
 **Look-alikes.** Every detector that knows what is wrong with the requests comes before: list-storm, uncached-reads, event-flood, conflict-storm, lock-herd, heartbeat-churn, tug-of-war, connection-churn. A client that one of them names is left to it.`,
@@ -97,14 +100,8 @@ func detect(v *diagnose.View, earlier []diagnose.Finding) diagnose.Outcome {
 // is everybody together.
 func clients(v *diagnose.View) (by []*client, all client) {
 	named := map[string]*client{}
-	converted := map[string]float64{}
-	if parts, ok := v.IncreaseBy(diagnose.APIServer, conversions, "crd_name", nil); ok {
-		for _, p := range parts {
-			converted[p.Label] = p.Value
-		}
-	}
 	for _, t := range v.TalksOf(func(t *diagnose.Talk) bool { return !t.Long }) {
-		seconds := worked(&t, converted)
+		seconds := t.Worked()
 		all.count += t.Count
 		all.seconds += seconds
 		if t.Harness || core(t.Agent) {
@@ -124,13 +121,6 @@ func clients(v *diagnose.View) (by []*client, all client) {
 		return cmp.Or(cmp.Compare(b.count, a.count), strings.Compare(a.agent, b.agent))
 	})
 	return by, all
-}
-
-// worked is how long the API server itself was busy with requests of one kind.
-// converted is how long webhooks took for each custom resource.
-func worked(t *diagnose.Talk, converted map[string]float64) float64 {
-	plural, _, _ := strings.Cut(t.Resource, "/")
-	return max(0, t.Seconds-t.Waited-converted[plural+"."+t.Group])
 }
 
 // core says whether a client is part of what a cluster is made of.
@@ -159,6 +149,11 @@ func finding(v *diagnose.View, c *client, rate, part, time, times float64, greed
 		f.Evidence = append(f.Evidence, diagnose.Evidence{Kind: "wait", Ref: "requests of " + c.agent, Value: c.seconds, Unit: "s", Text: fmt.Sprintf("that the API server worked on them, %s each", seconds(c.seconds/float64(c.count)))})
 		f.Advice.Text = fmt.Sprintf("Look at what makes a request of %s take so long: how large the objects are, and how many of them one request is about (kubedyno requests RECORDING --by userAgent,verb,resource). ", c.agent) + f.Advice.Text
 	}
+	if code, n := refused(c); float64(n) >= mostRefused*float64(c.count) {
+		f.Summary = fmt.Sprintf("%s %.0f %% of them are refused (%d).", f.Summary, 100*float64(n)/float64(c.count), code)
+		f.Evidence = append(f.Evidence, diagnose.Evidence{Kind: "rate", Ref: fmt.Sprintf("requests of %s: code %d", c.agent, code), Value: float64(n) / v.Span(), Unit: "1/s", Text: "of them refused"})
+		f.Advice.Text = fmt.Sprintf("Find out why it is refused (%d): %s. It should wait longer after each refusal (exponential back-off). ", code, meaning(code)) + f.Advice.Text
+	}
 	if first.Names > 0 && float64(first.Count) >= 2*float64(first.Names) {
 		f.Evidence = append(f.Evidence, diagnose.Evidence{Kind: "rate", Ref: "requests of " + c.agent, Value: float64(first.Count) / float64(first.Names), Unit: "requests", Text: fmt.Sprintf("%s for each of %d objects", first.What(), first.Names)})
 	}
@@ -173,6 +168,42 @@ func finding(v *diagnose.View, c *client, rate, part, time, times float64, greed
 	}
 	consumer.Judge(v, &f, c.talks, "")
 	return f
+}
+
+// refused is how many of a client's requests were refused with the code from 400 on
+// that is the most frequent one.
+func refused(c *client) (code int32, n int) {
+	by := map[int32]int{}
+	for _, t := range c.talks {
+		for x, k := range t.Codes {
+			if x >= 400 {
+				by[x] += k
+			}
+		}
+	}
+	for _, x := range slices.Sorted(maps.Keys(by)) {
+		if by[x] > n {
+			code, n = x, by[x]
+		}
+	}
+	return code, n
+}
+
+// meaning is what a code says of a request.
+func meaning(code int32) string {
+	switch code {
+	case http.StatusUnauthorized:
+		return "nobody knows its token or certificate"
+	case http.StatusForbidden:
+		return "it has no right to what it asks for"
+	case http.StatusNotFound:
+		return "what it asks for is not there"
+	case http.StatusConflict:
+		return "what it writes has changed since it was read"
+	case http.StatusTooManyRequests:
+		return "it is sent away for sending too many"
+	}
+	return cmp.Or(strings.ToLower(http.StatusText(int(code))), "its log tells")
 }
 
 // kinds says what a client asks for most.

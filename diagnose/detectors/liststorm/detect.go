@@ -84,9 +84,10 @@ func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
 		if c := v.CostOf(talks, ""); !(read >= objects || profiled && work.Share*share(v, talks) >= burnt || read < 0 && !profiled && c.BusyShare != nil && *c.BusyShare >= busy) {
 			continue
 		}
+		rate := diagnose.Digits(direct, 3)
 		f := diagnose.Finding{
 			Component: "client:" + l.Agent, Resource: "cache", Sources: 1,
-			Cause: fmt.Sprintf("%s lists %s %.3g times a second", l.Agent, l.Resource, direct),
+			Cause: fmt.Sprintf("%s lists %s %s times a second", l.Agent, l.Resource, rate),
 			Evidence: []diagnose.Evidence{
 				{Kind: "rate", Ref: "requests: LIST " + l.Resource + " of " + l.Agent, Value: direct, Unit: "1/s", Text: fmt.Sprintf("lists that no watch follows (%d without a resourceVersion, %d that take any state, %d pages)", l.Quorum, l.Cached, l.Pages)},
 			},
@@ -96,10 +97,15 @@ func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
 		size := ""
 		if read >= 0 {
 			f.Sources = 2
-			size = fmt.Sprintf(", %.0f objects each, %.0f objects a second", read/max(direct, 1e-9), read)
+			size = fmt.Sprintf(", for which the API server reads %.0f objects each from its cache, %.0f a second", read/max(direct, 1e-9), read)
 			f.Evidence = append(f.Evidence, diagnose.Evidence{Kind: "rate", Ref: `apiserver_cache_list_fetched_objects_total{resource="` + l.Resource + `"}`, Value: read, Unit: "1/s", Text: "objects read from the watch cache for it"})
 		}
-		f.Summary = fmt.Sprintf("%s reads whole lists of %s again and again: %.3g LISTs a second%s, where an informer would read once and then watch.", l.Agent, l.Resource, direct, size)
+		f.Summary = fmt.Sprintf("%s reads whole lists of %s again and again: %s LISTs a second%s, where an informer would read once and then watch.", l.Agent, l.Resource, rate, size)
+		if lists := l.Direct(); l.Pages > lists {
+			f.Cause = fmt.Sprintf("%s lists %s a page at a time, %s a second", l.Agent, l.Resource, rate)
+			f.Summary = fmt.Sprintf("%s reads lists of %s again and again, in %.0f pages each: %s pages a second%s, where an informer would read once and then watch.", l.Agent, l.Resource, float64(l.Pages+lists)/float64(max(1, lists)), rate, size)
+			f.Advice.Text = "Where pages are small, ask for larger ones (client-go's have 500 objects): each costs what a request costs. " + f.Advice.Text
+		}
 		if profiled {
 			x := work.Share * share(v, talks)
 			f.Evidence = append(f.Evidence, diagnose.Evidence{Kind: "busy", Ref: "profiles: kube-apiserver", Value: x, Unit: "1", Text: "of the API server's CPU went to its lists (profile of LIST handlers, shared out by time)"})

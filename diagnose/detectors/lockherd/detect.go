@@ -89,12 +89,12 @@ func finding(v *diagnose.View, talks []diagnose.Talk, names, writes, conflicts i
 	f := diagnose.Finding{
 		Component: "client:" + t.Agent, Resource: "lock", Sources: 1,
 		Cause:   fmt.Sprintf("%s elects a leader for each of %d %s", t.Agent, names, t.Resource),
-		Summary: fmt.Sprintf("%s has a lock for each object: its replicas race for %d %s with %.3g requests a second, and only one request in %.1f takes or renews a lock.", t.Agent, names, t.Resource, rate, each),
+		Summary: fmt.Sprintf("%s has a lock for each object: its replicas race for %d %s with %s requests a second, and only one request in %.1f takes or renews a lock.", t.Agent, names, t.Resource, diagnose.Digits(rate, 3), each),
 		Evidence: []diagnose.Evidence{
 			{Kind: "pattern", Ref: "requests of " + t.Agent, Value: float64(names), Unit: "locks", Text: fmt.Sprintf("%d different %s are read and written by one client", names, t.Resource)},
 			{Kind: "rate", Ref: "requests of " + t.Agent, Value: rate, Unit: "1/s", Text: fmt.Sprintf("requests for locks; %d writes succeeded, %d lost the race (409)", writes, conflicts)},
 		},
-		Advice:    diagnose.Advice{Text: fmt.Sprintf("Let %s hold one lock for the whole program (one leader that works on all objects, or objects shared out among replicas), read from its informer before it asks for a lock, and back off exponentially. Then %.3g requests a second become one renewal in 2 s for each replica. The price: one replica works, the others only stand by.", t.Agent, rate)},
+		Advice:    diagnose.Advice{Text: fmt.Sprintf("Let %s hold one lock for the whole program (one leader that works on all objects, or objects shared out among replicas), read from its informer before it asks for a lock, and back off exponentially. Then %s requests a second become one renewal in 2 s for each replica. The price: one replica works, the others only stand by.", t.Agent, diagnose.Digits(rate, 3))},
 		RefutedBy: "the same client with one lock that is no faster, and no fewer requests for locks",
 	}
 	for _, x := range talks {

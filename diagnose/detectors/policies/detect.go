@@ -60,11 +60,7 @@ func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
 	if !l.Finding(v, &f) {
 		return diagnose.NotThere("%s took %.0f ms a check, and nothing waited for it", l.Name, 1000*mean)
 	}
-	f.Summary = fmt.Sprintf("Each write waits %.0f ms for %s (n=%.0f)", 1000*mean, l.Name, l.Count)
-	if f.Suffered != "" {
-		f.Summary += ": " + f.Suffered
-	}
-	f.Summary += "."
+	f.Summary = fmt.Sprintf("Each write waits %.0f ms for %s (n=%.0f)%s", 1000*mean, l.Name, l.Count, layer.Outcome(&f))
 	return diagnose.Found(f)
 }
 
@@ -77,9 +73,7 @@ func named(v *diagnose.View) (l layer.Layer, ok bool) {
 	}
 	worst := names[0].Label
 	mean, n, ok := v.Mean(diagnose.APIServer, check, diagnose.Labels{"policy": worst})
-	return layer.Layer{Name: "admission policy " + worst, Mean: mean, Count: n, Ref: check + `{policy="` + worst + `"}`, Sources: 1, Passes: func(verb, _ string) bool {
-		return verb == "create" || verb == "update" || verb == "patch"
-	}}, ok
+	return layer.Layer{Name: "admission policy " + worst, Mean: mean, Count: n, Ref: check + `{policy="` + worst + `"}`, Sources: 1, Passes: layer.Changes}, ok
 }
 
 // plugin is all policies of a kind together, by the clock of the admission plugin
@@ -104,7 +98,7 @@ func plugin(v *diagnose.View) (l layer.Layer, ok bool) {
 	}
 	return layer.Layer{Name: "the checks of all " + plural(kind), Mean: min(longest, took) / float64(pods), Count: float64(pods), Sources: 1,
 		Ref:    all + `{name="` + kind + `",operation="CREATE"}`,
-		Passes: func(verb, resource string) bool { return verb == "create" && resource == "pods" }}, true
+		Passes: func(t *diagnose.Talk) bool { return t.Verb == "create" && t.Resource == "pods" }}, true
 }
 
 func plural(kind string) string { return strings.TrimSuffix(kind, "y") + "ies" }

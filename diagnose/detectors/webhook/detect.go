@@ -49,7 +49,7 @@ func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
 			}
 			l := layer.Layer{Name: "webhook " + n.Label, Mean: mean, Count: count, Sources: 1,
 				Ref:    fmt.Sprintf(`%s{name="%s",operation="%s"}`, histogram, n.Label, op.Label),
-				Passes: func(verb, _ string) bool { return strings.Contains(verbs[op.Label], verb) }}
+				Passes: func(t *diagnose.Talk) bool { return strings.Contains(verbs[op.Label], t.Verb) }}
 			if quick := l.Quick(v); quick != "" {
 				why = append(why, quick)
 				continue
@@ -63,11 +63,8 @@ func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
 				why = append(why, fmt.Sprintf("%s took %.0f ms, and nothing waited for it", l.Name, 1000*mean))
 				continue
 			}
-			f.Summary = fmt.Sprintf("Each %s waits %.0f ms for the admission webhook %s (n=%.0f)", op.Label, 1000*mean, n.Label, count)
-			if f.Class == diagnose.Risk {
-				f.Summary += "; nothing was held up by it yet."
-			} else {
-				f.Summary += fmt.Sprintf(": %s.", f.Suffered)
+			f.Summary = fmt.Sprintf("Each %s waits %.0f ms for the admission webhook %s (n=%.0f)%s", op.Label, 1000*mean, n.Label, count, layer.Outcome(&f))
+			if f.Class != diagnose.Risk {
 				f.Prediction = &diagnose.Prediction{Resource: "unknown", Text: fmt.Sprintf("without it each %s takes %.0f ms less", op.Label, 1000*mean)}
 			}
 			found = append(found, f)

@@ -10,9 +10,9 @@ const tracks: Tracks = {
   start: -1, step: 1, spikes: [], rhythms: [],
   disk: [{ name: 'written', unit: 'MB/s', values: [1, 3, null] }, { name: 'busiest disk busy', unit: '%', values: [1, 2, 3] }],
   requests: [
-    { agent: 'a', verb: 'create', resource: 'pods', long: false, count: 6, errors: 1, seconds: 0.6, etcd: null, queued: 0, webhooks: 0.5, bytes: 600, cells: [0, 1, 1000, 2, 5, 5000] },
-    { agent: 'a', verb: 'watch', resource: 'pods', long: true, count: 1, errors: 0, seconds: 0, etcd: null, queued: null, webhooks: null, bytes: null, cells: [1, 1, 0] },
-    { agent: 'b', verb: 'list', resource: 'nodes', long: false, count: 2, errors: 0, seconds: 1.5, etcd: 0.9, queued: 0, webhooks: 0, bytes: 9e6, cells: [1, 2, 15000] },
+    { agent: 'a', verb: 'create', resource: 'pods', long: false, count: 6, errors: 1, seconds: 0.6, etcd: null, auth: null, queued: 0, webhooks: 0.5, bytes: 600, cells: [0, 1, 1000, 2, 5, 5000] },
+    { agent: 'a', verb: 'watch', resource: 'pods', long: true, count: 1, errors: 0, seconds: 0, etcd: null, auth: null, queued: null, webhooks: null, bytes: null, cells: [1, 1, 0] },
+    { agent: 'b', verb: 'list', resource: 'nodes', long: false, count: 2, errors: 0, seconds: 1.5, etcd: 0.9, auth: null, queued: 0, webhooks: 0, bytes: 9e6, cells: [1, 2, 15000] },
   ],
 }
 

@@ -103,6 +103,7 @@ export interface RequestRow {
   seconds: number
   /** Which part of the time the server spent where, of the whole time; null: not told. */
   etcd: number | null
+  auth: number | null
   queued: number | null
   webhooks: number | null
   /** Of answers, in the whole time. */

@@ -63,12 +63,12 @@ export function Requests({ rounds, ranges }: { rounds: readonly Round[]; ranges:
         </table>
       </div>
       {list.length > few && <button type="button" class="more" onClick={() => setAll(!all)}>{all ? `only the first ${few}` : `all ${list.length}`}</button>}
-      <p class="note">Time is from the request’s arrival to its answer, summed. Watches and streams last as long as their clients want: they are counted when they begin, and have no time. Refused requests{parts.length > 0 && ', what of the time the API server spent in etcd, in queues and in webhooks,'}{sized && ' and what it sent'} are those of the whole run.{parts.length > 0 && ' It does not time what it writes to etcd.'}</p>
+      <p class="note">Time is from the request’s arrival to its answer, summed. Watches and streams last as long as their clients want: they are counted when they begin, and have no time. Refused requests{parts.length > 0 && ', what of the time the API server spent in etcd, in authentication and authorization, in queues and in webhooks,'}{sized && ' and what it sent'} are those of the whole run.{parts.length > 0 && ' It does not time what it writes to etcd.'}</p>
     </>
   )
 }
 
-const places = [{ key: 'etcd', label: 'in etcd' }, { key: 'queued', label: 'queued' }, { key: 'webhooks', label: 'in webhooks' }] as const
+const places = [{ key: 'etcd', label: 'in etcd' }, { key: 'auth', label: 'until allowed' }, { key: 'queued', label: 'queued' }, { key: 'webhooks', label: 'in webhooks' }] as const
 
 const value = (x: RequestRow, by: By): number => (by === 'mean' ? x.seconds / x.count : x[by])
 

@@ -8,6 +8,7 @@ import (
 	"fmt"
 
 	"github.com/kubedyno/kubedyno/diagnose"
+	"github.com/kubedyno/kubedyno/diagnose/detectors/internal/consumer"
 )
 
 // A Layer is what was measured of one.
@@ -16,8 +17,58 @@ type Layer struct {
 	Mean    float64 // seconds for each request that passed
 	Count   float64 // requests that passed
 	Ref     string
-	Passes  func(verb, resource string) bool // which requests pass
+	Passes  func(*diagnose.Talk) bool // which requests pass
 	Sources int
+	// Who waits: the clients, where they are some of all; "" where all do.
+	Who string
+}
+
+// All is what passes a layer that nothing goes round.
+func All(*diagnose.Talk) bool { return true }
+
+// Changes is what passes a layer on the way into etcd.
+func Changes(t *diagnose.Talk) bool {
+	return t.Verb == "create" || t.Verb == "update" || t.Verb == "patch"
+}
+
+const filters = "apiserver_request_filter_duration_seconds"
+
+// Filter is a filter of the chain before the API server's handlers, by its own
+// clock. of is a kind of requests' seconds in it: where these tell most of the
+// filter's time, the layer is of those kinds alone that wait there, for a mean
+// over everybody hides the few who do. ok is false without the clock.
+func Filter(v *diagnose.View, name string, of func(*diagnose.Talk) float64) (l Layer, ok bool) {
+	mean, n, ok := v.Mean(diagnose.APIServer, filters, diagnose.Labels{"filter": name})
+	l = Layer{Name: name, Mean: mean, Count: n, Ref: filters + `{filter="` + name + `"}`, Sources: 1, Passes: All}
+	if !ok || of == nil {
+		return l, ok
+	}
+	waits := func(t *diagnose.Talk) bool { return !t.Long && of(t) >= least*float64(t.Count) }
+	told, seconds, count, all := 0.0, 0.0, 0, 0
+	for _, t := range v.TalksOf(func(t *diagnose.Talk) bool { return !t.Long }) {
+		all += t.Count
+		told += of(&t)
+		if waits(&t) {
+			seconds += of(&t)
+			count += t.Count
+		}
+	}
+	if count == 0 || told < most*mean*n {
+		return l, true
+	}
+	l.Mean, l.Count, l.Passes = seconds/float64(count), float64(count), waits
+	if float64(count) < nearly*float64(all) {
+		l.Who = consumer.Agents(v.TalksOf(waits))
+	}
+	return l, true
+}
+
+// Each is whose requests wait, to begin a sentence with.
+func (l Layer) Each() string {
+	if l.Who == "" {
+		return "Each request waits"
+	}
+	return fmt.Sprintf("Each request of %s waits", l.Who)
 }
 
 // Thresholds, with their reasons.
@@ -33,20 +84,31 @@ const (
 	// there, and 12 ms were measured of a webhook that takes one.
 	crowded = 0.100
 	few     = 10 // requests, below which a mean is an accident
+	// most is the least part of a filter's time that requests must tell of, and
+	// nearly the share of all requests from which on it is everybody who waits.
+	most, nearly = 0.5, 0.9
 )
 
 // onTheWay are the requests that a pod passes, by the stage that waits for them.
-var onTheWay = []struct{ stage, verb, resource string }{
+var onTheWay = []passage{
 	{diagnose.Accept, "create", ""}, // by the load: pods, or what owns them
 	{diagnose.Controller, "create", "pods"},
 	{diagnose.Bind, "create", "pods/binding"},
 	{diagnose.Start, "patch", "pods/status"},
 }
 
+type passage struct{ stage, verb, resource string }
+
+// holds says whether requests are those that pods pass there.
+func (p passage) holds(t *diagnose.Talk) bool {
+	ours := t.Harness == (p.stage == diagnose.Accept || p.stage == diagnose.Start)
+	return ours && t.Verb == p.verb && (p.resource == "" || t.Resource == p.resource)
+}
+
 // Share is which part of the time of the requests that pass a layer has.
 // known is false without an audit log.
 func (l Layer) Share(v *diagnose.View) (share float64, known bool) {
-	mean, _, ok := took(v, func(t *diagnose.Talk) bool { return l.Passes(t.Verb, t.Resource) })
+	mean, _, ok := took(v, l.Passes)
 	if !ok {
 		return 0, false
 	}
@@ -97,25 +159,47 @@ func (l Layer) Finding(v *diagnose.View, f *diagnose.Finding) (ok bool) {
 		f.RequestSeconds = min(v.API.LostSeconds, l.Mean*l.Count)
 		if len(f.Claims) > 0 || v.API.Slow() {
 			f.Class = diagnose.Bottleneck
-			most := 0.0
+			longest := 0.0
 			for stage, x := range f.Claims {
-				if x > most || x == most && stage < f.Stage {
-					most, f.Stage = x, stage
+				if x > longest || x == longest && stage < f.Stage {
+					longest, f.Stage = x, stage
 				}
 			}
 			if f.Stage == diagnose.Scheduling {
 				f.Stage = diagnose.Bind
 			}
 			if f.Stage == "" {
-				f.Stage = diagnose.Accept
+				f.Stage = l.stage(v)
 			}
 			f.Suffered = text
 			f.Direct = true // its own clock measured it; no CPU makes a sleep shorter
 			return true
 		}
 	}
-	f.Class, f.Stage = diagnose.Risk, diagnose.Accept
+	f.Class, f.Stage = diagnose.Risk, l.stage(v)
 	return l.Mean >= risky
+}
+
+// Outcome ends a sentence about the layer with what a finding says of those who
+// wait for it.
+func Outcome(f *diagnose.Finding) string {
+	if f.Class == diagnose.Risk {
+		return "; nothing else was held up by it."
+	}
+	return ": " + f.Suffered + "."
+}
+
+// stage is the first on a pod's way whose requests pass the layer; "" where none do.
+func (l Layer) stage(v *diagnose.View) string {
+	for _, w := range onTheWay {
+		if len(v.TalksOf(func(t *diagnose.Talk) bool { return w.holds(t) && l.Passes(t) })) > 0 {
+			return w.stage
+		}
+	}
+	if !v.HasRequests && l.Passes(&diagnose.Talk{Verb: "create", Resource: "pods", Harness: true}) {
+		return diagnose.Accept
+	}
+	return ""
 }
 
 // claims are, of each stage that waits for requests which pass the layer, the
@@ -132,13 +216,9 @@ func (l Layer) claims(v *diagnose.View) map[string]float64 {
 			continue
 		}
 		share := 0.0
-		fits := func(t *diagnose.Talk) bool {
-			ours := t.Harness == (w.stage == diagnose.Accept || w.stage == diagnose.Start)
-			return ours && t.Verb == w.verb && (w.resource == "" || t.Resource == w.resource) && l.Passes(t.Verb, t.Resource)
-		}
-		if mean, _, ok := took(v, fits); ok {
+		if mean, _, ok := took(v, func(t *diagnose.Talk) bool { return w.holds(t) && l.Passes(t) }); ok {
 			share = min(1, l.Mean/mean)
-		} else if !v.HasRequests && l.Passes(w.verb, w.resource) {
+		} else if !v.HasRequests && l.Passes(&diagnose.Talk{Verb: w.verb, Resource: w.resource}) {
 			share = 1 // nobody knows who asked; the layer's own clock says it is slow
 		}
 		if share > 0 {
