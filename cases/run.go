@@ -146,6 +146,7 @@ func (c *Case) Run(ctx context.Context, o Options) (*Story, error) {
 					return nil, err
 				}
 				f.Turn = run.Block
+				s.Minutes += run.Seconds / 60
 				runs[a.Name] = append(runs[a.Name], f)
 			}
 		}

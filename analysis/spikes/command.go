@@ -15,6 +15,8 @@ var masks = []struct {
 	{regexp.MustCompile(`\d{4}-?\d{2}-?\d{2}[T_ ]?\d{2}[:-]?\d{2}[:-]?\d{2}(\.\d+)?(Z|[+-]\d{2}:?\d{2})?`), "<time>"},
 	{regexp.MustCompile(`(/(?:var/)?tmp|/dev/shm|/run/user/\d+)/[^\s,;:'"=]+`), "$1/<tmp>"},
 	{regexp.MustCompile(`\btmp[._-][A-Za-z0-9]{6,}`), "<tmp>"},
+	// The same of another user, and none of a reader's business whose.
+	{regexp.MustCompile(`(^|[\s=:,'"])(?:/root|/home/[^/\s]+)/`), "$1~/"},
 	{regexp.MustCompile(`\b0x[0-9a-fA-F]+\b`), "<hex>"},
 }
 

@@ -196,6 +196,7 @@ func TestMissing(t *testing.T) {
 func TestNormal(t *testing.T) {
 	for _, c := range []struct{ in, want string }{
 		{"kubectl apply --prune -f /etc/kubernetes/addons -l kubernetes.io/cluster-service=true --prune=true", "kubectl apply --prune -f /etc/kubernetes/addons -l kubernetes.io/cluster-service=true --prune=true"},
+		{"/home/anna/bin/kubectl --kubeconfig=/root/.kube/config get -f /srv/root/x", "~/bin/kubectl --kubeconfig=~/.kube/config get -f /srv/root/x"},
 		{"kubectl --kubeconfig /tmp/tmp.Xy12Ab/kc get pod web-5d4f8c7b9-x7k2p", "kubectl --kubeconfig /tmp/<tmp> get pod web-<hex>-<id>"},
 		{"runc --log /run/c/0f3a9c77b1e2d4f50f3a9c77b1e2d4f5/log.json start 0f3a9c77b1e2d4f5", "runc --log /run/c/<hex>/log.json start <hex>"},
 		{"sleep 5", "sleep <n>"},
