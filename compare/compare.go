@@ -383,27 +383,33 @@ func indicators(all []*diagnose.View) []indicator {
 			components[p.Component] = p.Harness
 		}
 	}
-	is = append(is, indicator{id: "cpu.total", name: "control plane, all components", unit: "ms/pod", group: CPU, lower: true,
+	// CPU is that of a pod, or a part of the time where no run had any.
+	const perPod = "ms/pod"
+	unit, cpu := perPod, func(v *diagnose.View, s float64) float64 { return 1000 * s / float64(max(1, v.Arrived())) }
+	if !slices.ContainsFunc(all, func(v *diagnose.View) bool { return v.Arrived() > 0 }) {
+		unit, cpu = "% of a CPU", func(v *diagnose.View, s float64) float64 { return 100 * s / v.Span() }
+	}
+	is = append(is, indicator{id: "cpu.total", name: "control plane, all components", unit: unit, group: CPU, lower: true,
 		of: func(v *diagnose.View) (float64, int, bool) {
 			sum, ok := 0.0, false
 			for _, p := range v.Harness.ByProcess {
 				if !p.Harness {
-					sum += p.MillisecondsPerPod
+					sum += p.CPUSeconds
 					ok = true
 				}
 			}
-			return sum, v.Arrived(), ok
+			return cpu(v, sum), v.Arrived(), ok
 		}, why: notRecorded})
 	for _, c := range sortedKeys(components) {
 		group := CPU
 		if components[c] {
 			group = Harness
 		}
-		is = append(is, indicator{id: "cpu." + c, name: c, unit: "ms/pod", group: group, lower: true,
+		is = append(is, indicator{id: "cpu." + c, name: c, unit: unit, group: group, lower: true,
 			of: func(v *diagnose.View) (float64, int, bool) {
 				for _, p := range v.Harness.ByProcess {
 					if p.Component == c {
-						return p.MillisecondsPerPod, v.Arrived(), true
+						return cpu(v, p.CPUSeconds), v.Arrived(), true
 					}
 				}
 				return 0, v.Arrived(), false
@@ -419,7 +425,13 @@ func indicators(all []*diagnose.View) []indicator {
 			}}
 	}
 	is = append(is,
-		optional("harness.cpu", "harness, all processes", "ms/pod", func(v *diagnose.View) *float64 { return v.Harness.MillisecondsPerPod }),
+		optional("harness.cpu", "harness, all processes", unit, func(v *diagnose.View) *float64 {
+			if v.Harness.CPUSeconds == nil || unit == perPod && v.Arrived() == 0 {
+				return nil
+			}
+			x := cpu(v, *v.Harness.CPUSeconds)
+			return &x
+		}),
 		optional("harness.share", "harness share of CPU", "1", func(v *diagnose.View) *float64 { return v.Harness.CPUShare }),
 	)
 	order := []Group{User, Rate, StageOf, CPU, Harness}

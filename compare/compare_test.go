@@ -12,6 +12,8 @@ import (
 	"github.com/kubedyno/kubedyno/compare"
 	"github.com/kubedyno/kubedyno/diagnose"
 	"github.com/kubedyno/kubedyno/diagnose/diagnosetest"
+	"github.com/kubedyno/kubedyno/record"
+	"github.com/kubedyno/kubedyno/record/recordtest"
 )
 
 func runs(t *testing.T, words string, seeds ...int) []diagnose.Source {
@@ -231,5 +233,39 @@ func TestNoise(t *testing.T) {
 		if *r.Detectable < *r.Noise {
 			t.Errorf("%v is said to be detectable, below the noise of %v", *r.Detectable, *r.Noise)
 		}
+	}
+}
+
+// What runs without pods used is a part of their time, and not of pods that there
+// were none of.
+func TestRunsWithoutPods(t *testing.T) {
+	rec := recordtest.Open(t, recordtest.Unpack(t, "fast-elections"))
+	c, err := compare.Recordings([]*record.Recording{rec}, []*record.Recording{rec}, compare.Options{Details: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r := row(t, c, "cpu.total"); r.Unit != "% of a CPU" || r.Baseline.Value == nil || *r.Baseline.Value <= 0 || *r.Baseline.Value > 400 {
+		t.Errorf("%+v", r)
+	}
+	for _, r := range c.Rows {
+		if strings.HasSuffix(r.Unit, "/pod") {
+			t.Errorf("%s in %s", r.Name, r.Unit)
+		}
+	}
+	counted := 0
+	for _, d := range c.Details {
+		for _, r := range d.Rows {
+			for _, m := range r.Measures {
+				if strings.HasSuffix(m.Unit, "/pod") && d.ID != "functions" {
+					t.Errorf("%s %v in %s", d.ID, r.Key, m.Unit)
+				}
+				if m.Unit == "1/s" {
+					counted++
+				}
+			}
+		}
+	}
+	if counted == 0 {
+		t.Error("no requests")
 	}
 }

@@ -77,7 +77,19 @@ func keyOf(parts ...string) string { return strings.Join(parts, keySeparator) }
 // tables are those that explain. The last of a row's measures is what it is
 // judged by: of functions the share, from which the speed of the machine
 // cancels out; the others are beside it.
-var tables = []struct {
+func tables(per divisor) []table {
+	counted := func(of func(*record.Recording, float64) (measured, error)) func(*record.Recording, Options) (measured, error) {
+		return func(rec *record.Recording, _ Options) (measured, error) { return of(rec, per.by(rec)) }
+	}
+	return []table{
+		{functionsTable, []Measure{{Name: "self", Unit: "ms/pod"}, {Name: "with what it calls", Unit: "ms/pod"}, {Name: "self", Unit: "%"}, {Name: "with what it calls", Unit: "%"}}, functionsOf, true, 4, 1},
+		{"requests", []Measure{{Name: "time in the API server", Unit: "ms/" + per.unit}, {Name: "requests", Unit: "1/" + per.unit}}, counted(requestsOf), true, 1, 0.01},
+		{"logs", []Measure{{Name: "lines", Unit: "1/" + per.unit}}, counted(logsOf), true, 0, 0.01},
+		{"use", []Measure{{Name: "value"}}, useOf, false, 0, math.Inf(-1)},
+	}
+}
+
+type table struct {
 	id       string
 	measures []Measure // name and unit
 	of       func(*record.Recording, Options) (measured, error)
@@ -88,11 +100,20 @@ var tables = []struct {
 	// Huber 2010): what is rarer is a few samples.
 	weight int
 	least  float64
-}{
-	{functionsTable, []Measure{{Name: "self", Unit: "ms/pod"}, {Name: "with what it calls", Unit: "ms/pod"}, {Name: "self", Unit: "%"}, {Name: "with what it calls", Unit: "%"}}, functionsOf, true, 4, 1},
-	{"requests", []Measure{{Name: "time in the API server", Unit: "ms/pod"}, {Name: "requests", Unit: "1/pod"}}, requestsOf, true, 1, 0.01},
-	{"logs", []Measure{{Name: "lines", Unit: "1/pod"}}, logsOf, true, 0, 0.01},
-	{"use", []Measure{{Name: "value"}}, useOf, false, 0, math.Inf(-1)},
+}
+
+// A divisor is what counts are divided by to be those of runs of any length: pods, and
+// seconds where runs were to have none.
+type divisor struct {
+	unit string
+	by   func(*record.Recording) float64
+}
+
+func divisorOf(recs []*record.Recording) divisor {
+	if slices.ContainsFunc(recs, func(r *record.Recording) bool { return r.Meta().Workload.ExpectedPods == 0 }) {
+		return divisor{"s", func(r *record.Recording) float64 { return max(1, wholeRun(r).Seconds()) }}
+	}
+	return divisor{"pod", func(r *record.Recording) float64 { return float64(r.Meta().Workload.ExpectedPods) }}
 }
 
 // details compares what explains. Functions have a part of the report's alpha
@@ -101,7 +122,7 @@ var tables = []struct {
 func details(base, cand []*record.Recording, c Comparison, o Options) ([]Detail, error) {
 	differs := c.Differs()
 	var ds []Detail
-	for _, t := range tables {
+	for _, t := range tables(divisorOf(slices.Concat(base, cand))) {
 		d := Detail{ID: t.id, Rows: []DetailRow{}, Alpha: c.Alpha, N1: len(base), N2: len(cand)}
 		a, why, err := each(base, o, t.of)
 		if err != nil {
@@ -282,7 +303,7 @@ func (r DetailRow) moved() float64 {
 			return math.Abs(other.Difference())
 		}
 	}
-	if m.Unit == "%" || m.Unit == "1/pod" {
+	if m.Unit == "%" || strings.HasPrefix(m.Unit, "1/") {
 		return math.Abs(m.Difference())
 	}
 	lo, hi := math.Abs(m.Baseline), math.Abs(m.Candidate)
@@ -330,12 +351,8 @@ func wholeRun(rec *record.Recording) record.Window {
 	return record.Window{Start: m.Started, End: m.Ended}
 }
 
-// podsOf is by what counts are divided: the pods that the run was to have, or 1.
-func podsOf(rec *record.Recording) float64 {
-	return float64(max(1, rec.Meta().Workload.ExpectedPods))
-}
-
-func requestsOf(rec *record.Recording, _ Options) (measured, error) {
+// requestsOf are requests and their time, divided by per.
+func requestsOf(rec *record.Recording, per float64) (measured, error) {
 	rows, err := rec.Requests()
 	if err != nil {
 		return nil, err
@@ -347,9 +364,9 @@ func requestsOf(rec *record.Recording, _ Options) (measured, error) {
 	for i := range rows {
 		a.Add(&rows[i])
 	}
-	m, pods := measured{}, podsOf(rec)
+	m := measured{}
 	for _, r := range a.Rows("count") {
-		v := []float64{1e3 * r.Seconds / pods, float64(r.Count) / pods}
+		v := []float64{1e3 * r.Seconds / per, float64(r.Count) / per}
 		if r.Long { // as watches: their time is no cost
 			v[0] = math.NaN()
 		}
@@ -358,7 +375,8 @@ func requestsOf(rec *record.Recording, _ Options) (measured, error) {
 	return m, nil
 }
 
-func logsOf(rec *record.Recording, _ Options) (measured, error) {
+// logsOf are lines, divided by per.
+func logsOf(rec *record.Recording, per float64) (measured, error) {
 	if len(rec.Logs()) == 0 {
 		return nil, fmt.Errorf("logs: %w", record.ErrMissing)
 	}
@@ -366,13 +384,13 @@ func logsOf(rec *record.Recording, _ Options) (measured, error) {
 	if err != nil {
 		return nil, err
 	}
-	m, pods := measured{}, podsOf(rec)
+	m := measured{}
 	add := func(n int64, key ...string) {
 		k := keyOf(key...)
 		if m[k] == nil {
 			m[k] = []float64{0}
 		}
-		m[k][0] += float64(n) / pods
+		m[k][0] += float64(n) / per
 	}
 	for _, t := range a.Templates {
 		// The place in the source is the same in every run; a template is what

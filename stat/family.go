@@ -104,7 +104,8 @@ const defaultPermutations = 19_999
 // Intervals are Estimate ± Critical·SE. Critical is the larger one of two
 // quantiles: of the runs as they are, which makes intervals agree with the
 // test, and of the runs without the sides' own means, which holds where the
-// sides do differ.
+// sides do differ. The second may reach over 0 where the test, which needs it not,
+// has told the sign of a difference: there an interval ends at 0.
 func TestFamily(a, b [][]float64, o FamilyOptions) Family {
 	o.Alpha = orDefault(o.Alpha, 0.05)
 	if o.Permutations == 0 {
@@ -183,6 +184,13 @@ func TestFamily(a, b [][]float64, o FamilyOptions) Family {
 				half = math.Inf(1)
 			}
 			m.Shift.Interval = Interval{row.estimate - half, row.estimate + half, 1 - o.Alpha}
+			switch {
+			case math.IsInf(half, 1):
+			case m.Differs && row.estimate > 0:
+				m.Shift.Interval.Lo = max(0, m.Shift.Interval.Lo)
+			case m.Differs:
+				m.Shift.Interval.Hi = min(0, m.Shift.Interval.Hi)
+			}
 		}
 		f.Members = append(f.Members, m)
 	}

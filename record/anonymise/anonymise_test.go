@@ -310,6 +310,7 @@ func shop(t testing.TB, dir string) {
 	w.Node(record.NodeSample{Name: node, CreatedMicros: us})
 	w.Process(record.ProcessSample{TimeMicros: us, PID: 7, Component: "shop-operator", Command: "/srv/acme/bin/shop-operator --tenant=tenant-9 --listen 10.44.7.19:80"})
 	w.Process(record.ProcessSample{TimeMicros: us, PID: 8, Command: "python3 /srv/acme/acme-billing.py tenant-9 --user bob.smith@acme-corp.lan -n 5"})
+	w.Process(record.ProcessSample{TimeMicros: us, PID: 12, Command: "/srv/acme/browser --annotation=ptype=crash-catcher --crash-catcher-pid=4821"})
 	w.Process(record.ProcessSample{TimeMicros: us, PID: 9, PPID: 2, Command: "[kworker/0:1-events]"})
 	w.Exit(record.ProcessExit{TimeMicros: us, PID: 10, Command: "[acme-billing]"})
 	w.StackSample(record.StackSample{TimeMicros: us, PID: 8, Command: "acme-billing", Stack: 1})
@@ -480,7 +481,8 @@ func TestNothingIsLeft(t *testing.T) {
 		t.Errorf("%+v %v", stacks, err)
 	}
 	commands, err := again.Processes()
-	if err != nil || len(commands) != 3 || commands[2].Command != "[kworker/0:1-events]" || !strings.HasPrefix(commands[1].Command, "python3 /path-") || !strings.HasSuffix(commands[1].Command, " -n 5") {
+	if err != nil || len(commands) != 4 || commands[2].Command != "[kworker/0:1-events]" || !strings.HasPrefix(commands[1].Command, "python3 /path-") || !strings.HasSuffix(commands[1].Command, " -n 5") ||
+		!strings.HasSuffix(commands[3].Command, " --annotation=arg-2=arg-3 --crash-catcher-pid=4821") {
 		t.Errorf("%+v %v", commands, err)
 	}
 	m := again.Meta()

@@ -304,9 +304,20 @@ func (s *scanner) match(file, at, value string) {
 			continue
 		}
 		if w := s.words.at(value, i); w > 0 {
-			s.leak(file, at, s.what[value[i:i+w]])
+			what := s.what[value[i:i+w]]
+			// What one program was told may be part of another one's flag, whose name is
+			// its program's and stays.
+			if !strings.HasPrefix(what, "arg ") || !inFlag(value[:i]) {
+				s.leak(file, at, what)
+			}
 		}
 	}
+}
+
+// inFlag says whether what follows is within a flag's name.
+func inFlag(before string) bool {
+	word := before[strings.LastIndexAny(before, " \t\n\x00")+1:]
+	return strings.HasPrefix(word, "-") && !strings.Contains(word, "=")
 }
 
 // stays is the length of a well-known name at s[i].

@@ -225,25 +225,29 @@ function drawEnds(u: uPlot, c: ChartData, colour: (c: Colour) => string, paper: 
   ctx.textBaseline = 'middle'
   ctx.lineWidth = 4 * r
   ctx.strokeStyle = paper
-  const ends: (Label & { text: string; colour: string; x: number; align: CanvasTextAlign })[] = []
+  const points: { text: string; colour: string; x: number; y: number; w: number }[] = []
   for (const l of c.lines) {
     if (l.dash) continue // named in the legend
     let i = l.values.length - 1
     while (i >= 0 && l.values[i] === null) i--
     if (i < 0) continue
     const x = u.valToPos(c.x[i]!, 'x', true)
-    const y = Math.max(top + 8 * r, u.valToPos(l.values[i]!, 'y', true))
     ctx.fillStyle = colour(l.colour)
     ctx.beginPath()
     ctx.arc(x, u.valToPos(l.values[i]!, 'y', true), 3.5 * r, 0, 7)
     ctx.fill()
     const text = `${l.label} · ${duration(Math.round(c.x[i]! * 10) / 10)}`
-    const w = ctx.measureText(text).width
-    // To the right of the end where there is room, else left of and below it.
-    const right = x + w + 12 * r < ctx.canvas.width
-    const at = right ? x + 8 * r : x - 8 * r
-    ends.push({ text, colour: colour(l.colour), x: at, align: right ? 'left' : 'right', left: right ? at : at - w, right: right ? at + w : at, y: right ? y + 2 * r : y + 16 * r })
+    points.push({ text, colour: colour(l.colour), x, y: Math.max(top + 8 * r, u.valToPos(l.values[i]!, 'y', true)), w: ctx.measureText(text).width })
   }
+  const ends: (Label & { text: string; colour: string; x: number; align: CanvasTextAlign })[] = points.map((p) => {
+    // To the right of the end, unless another line ends there; else to the left of
+    // it, and below it where the frame leaves no room on the right.
+    const room = p.x + p.w + 12 * r < ctx.canvas.width
+    const taken = points.some((o) => o.x > p.x && o.x < p.x + p.w + 12 * r)
+    const right = room && !(taken && p.x - p.w > u.bbox.left)
+    const at = right ? p.x + 8 * r : p.x - 8 * r
+    return { text: p.text, colour: p.colour, x: at, align: right ? 'left' : 'right', left: right ? at : at - p.w, right: right ? at + p.w : at, y: right || room ? p.y + 2 * r : p.y + 16 * r }
+  })
   const ys = apart(ends, 16 * r)
   ends.forEach((e, i) => {
     ctx.fillStyle = e.colour

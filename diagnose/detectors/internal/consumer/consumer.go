@@ -6,6 +6,7 @@ package consumer
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/kubedyno/kubedyno/diagnose"
@@ -125,7 +126,7 @@ func shared(v *diagnose.View) (used float64, ok bool) {
 func Agents(talks []diagnose.Talk) string {
 	var names []string
 	for _, t := range talks {
-		if len(names) == 0 || names[len(names)-1] != t.Agent {
+		if !slices.Contains(names, t.Agent) {
 			names = append(names, t.Agent)
 		}
 	}
