@@ -268,7 +268,7 @@ func (f *requestFlags) table(src *requestSource) (*textTable, []string, error) {
 	// nothing of a row's.
 	var parts []part
 	for _, p := range requestParts {
-		if slices.ContainsFunc(rows, func(r requests.Row) bool { return p.known(r) && p.seconds(r) > 0 }) {
+		if slices.ContainsFunc(rows, func(r requests.Row) bool { return p.known(r) && p.seconds(r) >= 0.005*r.Seconds && p.seconds(r) > 0 }) {
 			parts = append(parts, p)
 		}
 	}

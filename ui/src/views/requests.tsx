@@ -33,7 +33,8 @@ export function Requests({ rounds, ranges }: { rounds: readonly Round[]; ranges:
   const head = (key: By, label: string) => (
     <th scope="col" class="n" aria-sort={by === key ? 'descending' : 'none'}><button type="button" class="sort" onClick={() => setBy(key)}>{label}{by === key && ' ▾'}</button></th>
   )
-  const parts = places.filter((p) => rows.some((x) => x[p.key] !== null))
+  // A place in which nothing was spent anywhere is no column.
+  const parts = places.filter((p) => rows.some((x) => (x[p.key] ?? 0) >= 0.005))
   const sized = rows.some((x) => x.bytes !== null)
   const taken = range && stepsOf(r.tracks, range)
   return (
