@@ -37,7 +37,8 @@ type bench struct {
 
 // result is one repetition of one simulator.
 type result struct {
-	rate        float64 // pods/s
+	rate        float64 // pods that came to run, 1/s, over the time until the last one did
+	bound       float64 // pods that were bound, 1/s: more where nodes lag behind and leave the CPU to the scheduler
 	millis      float64 // CPU of the node simulation, ms per pod
 	mebibytes   float64 // of the node simulation, resident at most
 	planeMillis float64 // CPU of the control plane, ms per pod
@@ -117,8 +118,8 @@ func run(ctx context.Context, n, nodes, pods, owned int, kubedyno, lab, keep, on
 			if err != nil {
 				return fmt.Errorf("round %d, %s: %w", i+1, a, err)
 			}
-			fmt.Fprintf(os.Stderr, "%2d %-8s %6.1f pods/s, node simulation %.2f ms CPU per pod and %.0f MiB, control plane %.2f ms, kubedyno's processes together %.0f MiB\n",
-				i+1, a, r.rate, r.millis, r.mebibytes, r.planeMillis, r.oursMebibytes)
+			fmt.Fprintf(os.Stderr, "%2d %-8s %6.1f pods running/s, %.1f bound/s, node simulation %.2f ms CPU per pod and %.0f MiB, control plane %.2f ms, kubedyno's processes together %.0f MiB\n",
+				i+1, a, r.rate, r.bound, r.millis, r.mebibytes, r.planeMillis, r.oursMebibytes)
 			results[a] = append(results[a], r)
 		}
 	}
@@ -132,7 +133,8 @@ func run(ctx context.Context, n, nodes, pods, owned int, kubedyno, lab, keep, on
 			name string
 			get  func(result) float64
 		}{
-			{"pods/s", func(r result) float64 { return r.rate }},
+			{"pods running/s", func(r result) float64 { return r.rate }},
+			{"pods bound/s", func(r result) float64 { return r.bound }},
 			{"node simulation, CPU per pod", func(r result) float64 { return r.millis }},
 			{"node simulation, memory", func(r result) float64 { return r.mebibytes }},
 			{"control plane, CPU per pod", func(r result) float64 { return r.planeMillis }},
@@ -199,15 +201,16 @@ func (b *bench) once(ctx context.Context, name string, a arm) (r result, err err
 		Valid          bool
 		InvalidReasons []string
 		Throughput     *struct{ Mean float64 }
+		Latencies      struct{ Intent struct{ Max *float64 } }
 		Pods           struct{ Running int }
 	}
 	if err := json.Unmarshal(out, &d); err != nil {
 		return r, fmt.Errorf("diagnose: %w", err)
 	}
-	if !d.Valid || d.Throughput == nil || d.Pods.Running != b.pods {
+	if last := d.Latencies.Intent.Max; !d.Valid || d.Throughput == nil || last == nil || *last <= 0 || d.Pods.Running != b.pods {
 		return r, fmt.Errorf("the run does not count: %d of %d pods ran; %s", d.Pods.Running, b.pods, strings.Join(d.InvalidReasons, "; "))
 	}
-	r.rate = d.Throughput.Mean
+	r.rate, r.bound = float64(b.pods) / *d.Latencies.Intent.Max, d.Throughput.Mean
 	out, err = b.output(ctx, b.kubedyno, "show", dir, "processes", "--phase", "load", "-o", "json", "--limit", "0")
 	if err != nil {
 		return r, fmt.Errorf("show processes: %w", err)
