@@ -256,7 +256,7 @@ const (
 	// leastTold is what a part takes at least to be told of. Each request is
 	// authenticated and authorized, in some microseconds.
 	leastTold = 100 * time.Microsecond
-	bytesKey      = "kubedyno.io/response-bytes"
+	bytesKey  = "kubedyno.io/response-bytes"
 )
 
 // line writes one line of the log.
