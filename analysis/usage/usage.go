@@ -160,8 +160,10 @@ func lived(samples []record.ProcessSample, began int64, ends map[int32][]record.
 	}
 	of := ends[last.PID]
 	i := slices.IndexFunc(of, func(e record.ProcessExit) bool {
+		// Its end may have been told a moment before the last sample, which read a
+		// process that was ending: number and start alone say whose it is.
 		d := e.StartMicros - last.StartMicros
-		return d <= same && d >= -same && e.TimeMicros >= last.TimeMicros
+		return d <= same && d >= -same
 	})
 	if i >= 0 {
 		e := of[i]

@@ -92,6 +92,28 @@ func TestWhatEndedBeforeIsNotThere(t *testing.T) {
 	}
 }
 
+// A process whose last sample was taken while it ended is one process, and what
+// it used counts once.
+func TestEndedWhileItWasRead(t *testing.T) {
+	rec := recordtest.Make(t, record.Meta{Started: origin, Machine: record.Machine{CPUs: 2}}, func(w *record.Writer) {
+		w.Observes(record.TableProcesses, record.TableMachine, record.TableExits)
+		for i := range 11 {
+			s := float64(i)
+			w.Machine(record.MachineSample{TimeMicros: us(s), Idle: 100 + 1.6*s})
+			w.Process(record.ProcessSample{TimeMicros: us(s), PID: 88, StartMicros: us(-3), Component: "kube-proxy", Command: "kube-proxy", UserSeconds: 3 + 0.4*s})
+		}
+		w.Exit(record.ProcessExit{TimeMicros: us(9.98), StartMicros: us(-3) + 5_000, PID: 88, Component: "kube-proxy", Command: "kube-proxy", UserSeconds: 7.001})
+	})
+	u, err := Read(rec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := u.Between(window(2, 7))
+	if err != nil || len(got.Rows) != 1 || !near(got.Rows[0].CPUSeconds, 2) || got.Rows[0].Processes != 1 {
+		t.Errorf("%+v, %v", got, err)
+	}
+}
+
 func TestNotAssessed(t *testing.T) {
 	if _, err := made(t).Between(window(5, 20)); err == nil {
 		t.Error("10 s without a sample are assessed")
