@@ -54,6 +54,9 @@ func Files(t *testing.T, pattern string, detectors []diagnose.Detector) {
 					t.Fatal(err)
 				}
 				got = Describe(d, append(c.causes(), causes...)...)
+				if c.inFull() {
+					got += sentences(d)
+				}
 				if !*update && got != c.want {
 					t.Errorf("%s:%d: diagnosis differs (run with -update and review)\n%s\n-- want --\n%s-- got --\n%s", name, c.line, c.words, c.want, got)
 				}
@@ -93,6 +96,11 @@ func (c testCase) causes() (all []string) {
 		}
 	}
 	return all
+}
+
+// inFull says whether what users read of a finding belongs to what is expected.
+func (c testCase) inFull() bool {
+	return slices.Contains(strings.Split(c.words, "\n"), "in full")
 }
 
 type testCase struct {
@@ -194,6 +202,15 @@ func Describe(d *diagnose.Diagnosis, causes ...string) string {
 			continue
 		}
 		fmt.Fprintf(&b, "ruled out %s: %s\n", x.ID, x.Why)
+	}
+	return b.String()
+}
+
+// sentences are each finding's first ones, and what it advises.
+func sentences(d *diagnose.Diagnosis) string {
+	var b strings.Builder
+	for _, f := range d.Findings {
+		fmt.Fprintf(&b, "says: %s\ndo: %s\n", f.Summary, f.Advice.Text)
 	}
 	return b.String()
 }

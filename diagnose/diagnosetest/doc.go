@@ -10,7 +10,8 @@
 //
 // A file holds several cases, parted by blank lines after the diagnosis. Its first line, or
 // a line of a case, says which detectors it is about; of others it is not said why they
-// found nothing.
+// found nothing. With the line "in full", the sentences that users read of each finding
+// and of its advice are expected, too.
 // Nobody writes what stands below the dashes by hand: run the test with -update
 // and review the difference like code.
 //

@@ -62,6 +62,10 @@ func (s *script) observe(w []string) (done bool, err error) {
 	switch w[0] {
 	case "about": // for who reads the diagnosis
 		return true, nil
+	case "in": // likewise
+		if x := p.next(); x != "full" {
+			p.fail("in %s?", x)
+		}
 	case "metric", "gauge":
 		x := words{component: p.next()}
 		name, labels, _ := strings.Cut(strings.TrimSuffix(p.next(), "}"), "{")

@@ -13,6 +13,9 @@ const (
 	// always is the share from which a batch hardly ever gets beyond a pod or two, so
 	// that all the waiting for the controller is due to refusals.
 	always = 0.2
+
+	rejection    = "apiserver_admission_webhook_rejection_count"
+	policyChecks = "apiserver_validating_admission_policy_check_total"
 )
 
 // Detector finds the cause.
@@ -23,7 +26,7 @@ var Detector = diagnose.Detector{
 among many creates therefore cost much more than themselves.
 
 **Evidence.** At least 5 % (and ten) of the controllers' POSTs of pods were answered with 400, 403, 422 or 5xx, and pods lost time in stage controller.
-workqueue_retries_total says how often a key came back. Code 403 is a quota, an admission plugin or a policy; 5xx a webhook that failed or an API server in trouble.
+workqueue_retries_total says how often a key came back. Code 403 is a quota, an admission plugin or a policy; 5xx a webhook that failed or an API server in trouble. The webhook or policy to which at least half of the refusals go back is named (apiserver_admission_webhook_rejection_count, apiserver_validating_admission_policy_check_total).
 
 **Charged.** The waiting for the controller: all of it from 20 % refusals on, where a batch hardly ever gets beyond two pods, and in proportion below. Pods that are made one at a time also cost much more CPU, so that a machine which is full of them is full for that reason.
 
@@ -74,6 +77,10 @@ func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
 	if most >= 500 {
 		resource, cause, look = "webhook", "a webhook that failed, or an API server in trouble", "the admission webhooks for pods (failurePolicy, their backends), and the FailedCreate events of the ReplicaSets, which have the reason"
 	}
+	by, named := refuser(v, float64(refused))
+	if named {
+		resource, cause, look = by.resource, by.cause, by.look
+	}
 	f := diagnose.Finding{
 		Class: diagnose.Bottleneck, Component: diagnose.ControllerManager, Stage: diagnose.Controller, Resource: resource, Sources: 1,
 		Cause: fmt.Sprintf("%d of %d creates of pods are refused with %d: %s", refused, all, most, cause),
@@ -89,9 +96,48 @@ func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
 		Advice:    diagnose.Advice{Text: "Look at " + look + "."},
 		RefutedBy: "a run in which nothing is refused and pods come no faster",
 	}
+	if named {
+		f.Sources++
+		f.Summary += fmt.Sprintf(" It is %s.", cause)
+		f.Evidence = append(f.Evidence, by.evidence)
+	}
 	if n, ok := v.Increase(diagnose.ControllerManager, "workqueue_retries_total", diagnose.Labels{"name": "~replicaset|job|statefulset|daemonset|replicationmanager"}); ok && n > 0 {
 		f.Sources++
 		f.Evidence = append(f.Evidence, diagnose.Evidence{Kind: "rate", Ref: `workqueue_retries_total{component="kube-controller-manager"}`, Value: n, Unit: "retries", Text: fmt.Sprintf("keys came back %.0f times after a failure", n)})
 	}
 	return diagnose.Found(f)
+}
+
+// An answer is who said no, by the API server's own count.
+type answer struct {
+	resource, cause, look string
+	evidence              diagnose.Evidence
+}
+
+// refuser names the webhook or policy to which at least half of the refusals go
+// back, if there is one.
+func refuser(v *diagnose.View, refused float64) (a answer, ok bool) {
+	for _, c := range []struct {
+		metric, label string
+		match         diagnose.Labels
+		resource      string
+		cause, look   string // of its name
+	}{
+		{rejection, "name", diagnose.Labels{"operation": "CREATE", "error_type": "calling_webhook_error"}, "webhook",
+			"the admission webhook %s, which gives no answer (failurePolicy Fail)", "what serves %s (its Service and endpoints, its port, its certificate), and whether pods must wait for it: failurePolicy, rules, namespaceSelector"},
+		{rejection, "name", diagnose.Labels{"operation": "CREATE", "error_type": "no_error"}, "webhook",
+			"the admission webhook %s, which says no", "what %s wants of a pod: the FailedCreate events of the ReplicaSets have its reason"},
+		{policyChecks, "policy", diagnose.Labels{"enforcement_action": "deny"}, "policy",
+			"the ValidatingAdmissionPolicy %s, which says no", "what the policy %s wants of a pod: the FailedCreate events of the ReplicaSets have its message"},
+	} {
+		by, _ := v.IncreaseBy(diagnose.APIServer, c.metric, c.label, c.match)
+		if len(by) == 0 || by[0].Value < refused/2 {
+			continue
+		}
+		name := by[0].Label
+		a.resource, a.cause, a.look = c.resource, fmt.Sprintf(c.cause, name), fmt.Sprintf(c.look, name)
+		a.evidence = diagnose.Evidence{Kind: "rate", Ref: fmt.Sprintf("%s{%s=%q}", c.metric, c.label, name), Value: by[0].Value, Unit: "requests", Text: "refused by it"}
+		return a, true
+	}
+	return a, false
 }

@@ -8,7 +8,14 @@ import (
 	"github.com/kubedyno/kubedyno/diagnose/detectors/internal/layer"
 )
 
-const histogram = "apiserver_admission_webhook_admission_duration_seconds"
+const (
+	histogram = "apiserver_admission_webhook_admission_duration_seconds"
+	failOpen  = "apiserver_admission_webhook_fail_open_count"
+	rejection = "apiserver_admission_webhook_rejection_count"
+	// silent is the share of calls without an answer from which on that is what
+	// there is to say.
+	silent = 0.5
+)
 
 // Detector finds the cause.
 var Detector = diagnose.Detector{
@@ -19,6 +26,8 @@ creates objects one by one, or a few at a time, creates so many fewer.
 
 **Evidence.** A webhook's mean time (apiserver_admission_webhook_admission_duration_seconds) is at least 10 ms and 10 % of what the requests of its operation took by the audit log, which is the second source. Pods that wait
 to be accepted, created, bound or reported are charged with its part of those requests. Where nothing suffers, one of 50 ms and more is a risk.
+
+Where at least half of the calls got no answer (apiserver_admission_webhook_fail_open_count, and _rejection_count with error_type calling_webhook_error), the finding says so: what they took is the time limit.
 
 On a full CPU everything waits, so that there only 100 ms and more count.
 
@@ -40,6 +49,7 @@ func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
 	var found []diagnose.Finding
 	var why []string
 	for _, n := range names {
+		unanswered := noAnswer(v, n.Label)
 		operations, _ := v.IncreaseBy(diagnose.APIServer, histogram+"_sum", "operation", diagnose.Labels{"name": n.Label})
 		for _, op := range operations {
 			match := diagnose.Labels{"name": n.Label, "operation": op.Label}
@@ -64,6 +74,11 @@ func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
 				continue
 			}
 			f.Summary = fmt.Sprintf("Each %s waits %.0f ms for the admission webhook %s (n=%.0f)%s", op.Label, 1000*mean, n.Label, count, layer.Outcome(&f))
+			if unanswered.share >= silent {
+				f.Summary += " " + unanswered.text()
+				f.Evidence = append(f.Evidence, diagnose.Evidence{Kind: "rate", Ref: fmt.Sprintf(`%s{name="%s"}, %s{name="%s",error_type="calling_webhook_error"}`, failOpen, n.Label, rejection, n.Label), Value: unanswered.open + unanswered.refused, Unit: "calls", Text: "got no answer"})
+				f.Advice.Text = fmt.Sprintf("Find out why nobody answers for %s: its Service and endpoints, its port, its certificate, its network. Until then, take its configuration away. ", n.Label) + f.Advice.Text
+			}
 			if f.Class != diagnose.Risk {
 				f.Prediction = &diagnose.Prediction{Resource: "unknown", Text: fmt.Sprintf("without it each %s takes %.0f ms less", op.Label, 1000*mean)}
 			}
@@ -74,4 +89,27 @@ func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
 		return diagnose.Found(found...)
 	}
 	return diagnose.NotThere("%s", strings.Join(why, "; "))
+}
+
+// unanswered are the calls of a webhook that failed.
+type unanswered struct {
+	open, refused float64 // the object passed all the same; it did not
+	share         float64
+}
+
+func noAnswer(v *diagnose.View, name string) (u unanswered) {
+	u.open, _ = v.Increase(diagnose.APIServer, failOpen, diagnose.Labels{"name": name})
+	u.refused, _ = v.Increase(diagnose.APIServer, rejection, diagnose.Labels{"name": name, "error_type": "calling_webhook_error"})
+	if calls, ok := v.Increase(diagnose.APIServer, histogram+"_count", diagnose.Labels{"name": name}); ok && calls > 0 {
+		u.share = (u.open + u.refused) / calls
+	}
+	return u
+}
+
+func (u unanswered) text() string {
+	became := "and the objects passed unseen (failurePolicy Ignore)"
+	if u.refused > u.open {
+		became = "and the objects were refused (failurePolicy Fail)"
+	}
+	return fmt.Sprintf("%.0f %% of its calls got no answer, %s.", 100*min(1, u.share), became)
 }
