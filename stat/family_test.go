@@ -66,7 +66,7 @@ func TestFamilyAgreesWithItsIntervals(t *testing.T) {
 	rng := rand.New(rand.NewPCG(22, 1))
 	by := []float64{0, 0.5, 1, 2, 3, 4}
 	none := make([]float64, len(by))
-	found := 0
+	found, clipped := 0, 0
 	for range 100 {
 		f := TestFamily(dealRuns(rng, noises["normal"], len(by), 6, none), dealRuns(rng, noises["normal"], len(by), 6, by), FamilyOptions{})
 		if !f.Exhaustive || f.Permutations != 924 {
@@ -79,6 +79,18 @@ func TestFamilyAgreesWithItsIntervals(t *testing.T) {
 			}
 			if m.Differs {
 				found++
+				// Where the joint test says more than the interval could, the
+				// interval ends at 0 and holds what was measured.
+				iv, reach := m.Shift.Interval, f.Critical*m.SE
+				if iv.Lo < 0 && iv.Hi > 0 || iv.Lo > m.Shift.Estimate || iv.Hi < m.Shift.Estimate {
+					t.Fatalf("member %d differs by %v, and its interval is %v", i, m.Shift.Estimate, iv)
+				}
+				if math.Abs(m.Shift.Estimate) < reach {
+					clipped++
+					if iv.Lo != 0 && iv.Hi != 0 {
+						t.Fatalf("member %d: %v", i, iv)
+					}
+				}
 			}
 			if m.Adjusted < m.P {
 				t.Fatalf("member %d: adjusted %v below %v", i, m.Adjusted, m.P)
@@ -87,6 +99,9 @@ func TestFamilyAgreesWithItsIntervals(t *testing.T) {
 	}
 	if found == 0 {
 		t.Error("nothing was found")
+	}
+	if clipped == 0 {
+		t.Error("no interval had to end at 0")
 	}
 }
 
