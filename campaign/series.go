@@ -664,19 +664,26 @@ func (s *Series) typical(arm string) float64 {
 
 // left is what is still to be run at most, from a run of a block on.
 func (s *Series) left(block int, arm string, again bool) time.Duration {
-	rest := s.expected(block+1, s.Blocks)
-	made := map[string]bool{}
+	type place struct {
+		block int
+		arm   string
+	}
+	made := map[place]bool{} // of later blocks, too: a run of an early one can be made anew
 	for _, r := range s.Runs {
-		if r.Block == block+1 && (r.Result == Counts || r.Result.bad() && !again) {
-			made[r.Arm] = true
+		if r.Result == Counts || r.Block == block+1 && r.Result.bad() && !again {
+			made[place{r.Block, r.Arm}] = true
 		}
 	}
-	for _, a := range s.Arms {
-		if !made[a.Name] || a.Name == arm {
-			rest += seconds(s.typical(a.Name))
+	delete(made, place{block + 1, arm})
+	rest := 0.0
+	for b := block + 1; b <= s.Blocks; b++ {
+		for _, a := range s.Arms {
+			if !made[place{b, a.Name}] {
+				rest += s.typical(a.Name)
+			}
 		}
 	}
-	return rest
+	return seconds(rest)
 }
 
 var unfit = regexp.MustCompile(`[^A-Za-z0-9._=-]+`)

@@ -444,3 +444,20 @@ func TestSeriesChecksAllBefore(t *testing.T) {
 		t.Errorf("once it is right: %v", err)
 	}
 }
+
+// What a later block has already is not run again beside a run that an early one
+// lost.
+func TestSeriesLeftWhenAnEarlyRunIsMadeAgain(t *testing.T) {
+	s := &Series{Blocks: 3, Arms: []SeriesArm{{Name: "a"}, {Name: "b"}}}
+	for block := 1; block <= 3; block++ {
+		for _, arm := range []string{"a", "b"} {
+			if block == 1 && arm == "b" || block == 3 && arm == "a" {
+				continue
+			}
+			s.Runs = append(s.Runs, SeriesRun{Block: block, Arm: arm, Result: Counts, Seconds: 10})
+		}
+	}
+	if left := s.left(0, "b", false); left != 20*time.Second {
+		t.Errorf("%v", left)
+	}
+}
