@@ -241,7 +241,8 @@ func level(series []record.Series, w record.Window) (l Level, ok bool) {
 	slices.SortFunc(times, time.Time.Compare)
 	times = slices.Compact(times)
 	at := make([]int, len(series)) // of each series, how many samples are past
-	var sum float64
+	var from []time.Time           // since when l's samples hold
+	var held []float64
 	inside := false
 	for _, t := range times {
 		x := 0.0
@@ -254,14 +255,36 @@ func level(series []record.Series, w record.Window) (l Level, ok bool) {
 			}
 		}
 		if t.Before(w.Start) || !inside { // what came before stands in until there is one inside
-			l, sum = Level{First: x}, 0
+			l, from, held = Level{First: x}, nil, nil
 		}
 		inside = inside || !t.Before(w.Start)
-		sum += x
+		from, held = append(from, t), append(held, x)
 		l.N++
-		l.Max, l.Last, l.Mean = max(l.Max, x), x, sum/float64(l.N)
+		l.Max, l.Last = max(l.Max, x), x
 	}
+	l.Mean = overTime(from, held, w.End)
 	return l, l.N > 0
+}
+
+// overTime is the mean of what holds from one time to the next, and at last until
+// the end: scrapes need not be equally far apart.
+func overTime(from []time.Time, held []float64, end time.Time) float64 {
+	if len(held) == 0 {
+		return 0
+	}
+	var sum, seconds float64 // sum is of what is above the first: so one that never moves is told exactly
+	for i, x := range held {
+		to := end
+		if i+1 < len(from) {
+			to = from[i+1]
+		}
+		d := max(0, to.Sub(from[i]).Seconds())
+		sum, seconds = sum+d*(x-held[0]), seconds+d
+	}
+	if seconds == 0 {
+		return held[len(held)-1]
+	}
+	return held[0] + sum/seconds
 }
 
 // A Step is a counter's growth between two scrapes, in seconds since Load.Start.

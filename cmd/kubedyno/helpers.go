@@ -5,11 +5,13 @@ import (
 	"fmt"
 	"os"
 	"runtime"
+	"time"
 
 	"github.com/kubedyno/kubedyno/cluster/lab"
 	"github.com/kubedyno/kubedyno/cluster/proc"
 	"github.com/kubedyno/kubedyno/cluster/realnode"
 	"github.com/kubedyno/kubedyno/hollow"
+	"github.com/kubedyno/kubedyno/internal/slack"
 	"github.com/kubedyno/kubedyno/load"
 	"github.com/kubedyno/kubedyno/load/actor"
 	"github.com/kubedyno/kubedyno/storage"
@@ -24,6 +26,7 @@ var helpers = map[string]func(context.Context) error{
 	},
 	"kubedyno-hollow": func(ctx context.Context) error {
 		leaveCores()
+		slack.Widen(time.Millisecond) // its delays are hundreds of them
 		return hollow.ProcessMain(ctx, os.Stdin, os.Stdout, os.Stderr)
 	},
 	"kubedyno-load":   func(ctx context.Context) error { return load.ProcessMain(ctx, os.Stdin, os.Stdout, os.Stderr) },

@@ -11,11 +11,13 @@ import (
 	"syscall"
 
 	"github.com/kubedyno/kubedyno/internal/cli"
+	"github.com/kubedyno/kubedyno/internal/slack"
 )
 
 func main() {
 	role := filepath.Base(os.Args[0])
 	if helper, ok := helpers[role]; ok {
+		slack.Reset()
 		// A helper ends when its owner says so or dies, which it sees on its
 		// stdin: a terminal's Ctrl-C is for the owner alone.
 		signal.Ignore(os.Interrupt)

@@ -56,9 +56,12 @@ type Missing struct{ Component, Reason string }
 // Options of a Collector.
 type Options struct {
 	Interval time.Duration
-	Timeout  time.Duration
-	Targets  []Target  // more can be added while it runs
-	Missing  []Missing // are noted as gaps
+	// Later is the interval once a phase has lasted for a minute, where it is
+	// longer: by then there are scrapes enough. Now and Refresh begin a phase.
+	Later   time.Duration
+	Timeout time.Duration
+	Targets []Target  // more can be added while it runs
+	Missing []Missing // are noted as gaps
 	// Full keeps the debugging tier, and scrapes large answers as often as
 	// small ones.
 	Full bool
@@ -75,6 +78,7 @@ type Collector struct {
 	out     storage.AppendableV2
 	note    func(record.Gap)
 	acct    record.Observer
+	edge    time.Time     // when a phase began, as far as is known here
 	fresh   time.Duration // the constant, but in tests
 }
 
@@ -142,7 +146,7 @@ func (c *Collector) Collect(ctx context.Context, w *record.Writer) error {
 
 func (c *Collector) collect(ctx context.Context, out storage.AppendableV2, gap func(record.Gap)) error {
 	c.mu.Lock()
-	c.out, c.note = out, gap
+	c.out, c.note, c.edge = out, gap, time.Now()
 	n := len(c.targets)
 	c.mu.Unlock()
 	for _, m := range c.o.Missing {
@@ -240,8 +244,18 @@ func (c *Collector) interval(s *scraper) time.Duration {
 		return c.o.Interval
 	}
 	const perByte = 23 * time.Nanosecond * 400
-	return max(c.o.Interval, min(time.Duration(s.size())*perByte, longest))
+	c.mu.Lock()
+	phase := time.Since(c.edge)
+	c.mu.Unlock()
+	least := c.o.Interval
+	if phase > longPhase {
+		least = max(least, c.o.Later)
+	}
+	return max(least, min(time.Duration(s.size())*perByte, longest))
 }
+
+// longPhase is from where on a phase has had scrapes enough for its first windows.
+const longPhase = time.Minute
 
 // fresh is how old an answer may be that stands for one of this moment, where
 // nothing is asked of the components in between: at the end of the collection,
@@ -268,6 +282,7 @@ func (c *Collector) Refresh(ctx context.Context) error {
 func (c *Collector) scrapeAll(ctx context.Context, younger time.Duration) (asked time.Time, err error) {
 	c.mu.Lock()
 	out, note, targets := c.out, c.note, slices.Clone(c.targets)
+	c.edge = time.Now()
 	c.mu.Unlock()
 	if out == nil {
 		return asked, ErrNotRunning

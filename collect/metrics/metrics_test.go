@@ -325,6 +325,35 @@ func TestInterval(t *testing.T) {
 	}
 }
 
+// A phase that goes on is looked at less often, unless all is asked for, and the
+// next one as often as at first.
+func TestIntervalOfLongPhase(t *testing.T) {
+	for _, full := range []bool{false, true} {
+		c := New(Options{Interval: time.Second, Later: 5 * time.Second, Full: full, Targets: []Target{Local("kubedyno", "me", http.NotFoundHandler())}})
+		s := c.targets[0]
+		c.edge = time.Now()
+		c.out = &memory{}
+		c.note = func(record.Gap) {}
+		if got := c.interval(s); got != time.Second {
+			t.Errorf("at first: %v", got)
+		}
+		c.edge = time.Now().Add(-2 * longPhase)
+		want := 5 * time.Second
+		if full {
+			want = time.Second
+		}
+		if got := c.interval(s); got != want {
+			t.Errorf("later, full %v: %v", full, got)
+		}
+		if _, err := c.Now(t.Context()); err != nil {
+			t.Error(err)
+		}
+		if got := c.interval(s); got != time.Second {
+			t.Errorf("of the next phase: %v", got)
+		}
+	}
+}
+
 func TestFullDisk(t *testing.T) {
 	c := New(Options{Targets: []Target{Local("kubedyno", "me", http.NotFoundHandler())}})
 	m := memory{broken: errors.New("no space left on device")}

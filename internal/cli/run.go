@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -20,6 +21,7 @@ import (
 	"github.com/kubedyno/kubedyno/experiment"
 	"github.com/kubedyno/kubedyno/fault"
 	"github.com/kubedyno/kubedyno/internal/progress"
+	"github.com/kubedyno/kubedyno/internal/slack"
 	"github.com/kubedyno/kubedyno/load"
 	"github.com/kubedyno/kubedyno/record"
 	"github.com/kubedyno/kubedyno/report"
@@ -279,17 +281,25 @@ func builtinNames() []string {
 // half of it is enough for the rest of the process. Until restore is called there
 // is one processor for eight: collectors wake up a thousand times a second for a
 // moment each: on several processors each time would wake a thread that looks
-// for more work, which costs more than the work itself.
+// for more work, which costs more than the work itself. For the same reason Go's
+// runtime looks after them less often: see package slack.
 func keepSmall() (restore func()) {
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(50)
 	}
+	narrow := slack.Widen(timerSlack)
 	if os.Getenv("GOMAXPROCS") != "" {
-		return func() {}
+		return narrow
 	}
 	before := runtime.GOMAXPROCS(max(1, runtime.NumCPU()/8))
-	return func() { runtime.GOMAXPROCS(before) }
+	return func() {
+		narrow()
+		runtime.GOMAXPROCS(before)
+	}
 }
+
+// timerSlack is nothing to whoever looks at something a few times a second.
+const timerSlack = time.Millisecond
 
 // performRun runs one experiment with live progress on stderr.
 func performRun(ctx context.Context, env *Env, f *runFlags, e *experiment.Experiment, sets []string, out, parent string) error {
