@@ -55,12 +55,15 @@ func (s *session) startCollectors(ctx context.Context) (asking, reading *collect
 	// What a component said before a session that only watches is not of it.
 	fromStart := !s.watching
 	var (
-		mo = metrics.Options{Interval: s.scrapeInterval(), Full: level == experiment.LevelFull}
+		mo = metrics.Options{Interval: s.scrapeInterval(), Later: metrics.Interval, Full: level == experiment.LevelFull}
 		po profile.Options
 		lo logs.Options
 		ro = requests.Options{Path: cmp.Or(s.o.AuditLog, s.plane.RequestLog), FromStart: fromStart && s.o.AuditLog == "", ServerLog: s.o.ServerLog}
 		co process.Options
 	)
+	if s.o.Experiment.Observe.Interval != 0 {
+		mo.Later = 0 // it was asked for
+	}
 	if s.plane.Kind == cluster.KindLab {
 		// The log is read to its end after the API server has closed it, so
 		// there is nothing to wait for.
@@ -148,9 +151,9 @@ func (s *session) startCollectors(ctx context.Context) (asking, reading *collect
 		if po.Contention = level == experiment.LevelFull; !po.Contention {
 			po.Share = profiledShare
 		}
-		s.metrics, s.profile = metrics.New(mo), profile.New(po)
+		s.metrics, s.profile, s.logs = metrics.New(mo), profile.New(po), logs.New(lo)
 		s.stacks = stacks.New(stacks.Options{Components: co.Components})
-		reads = append(reads, logs.New(lo), requests.New(ro), s.stacks, blockio.New(blockio.Options{Component: s.process.ComponentOf, WithoutSyncs: level != experiment.LevelFull}))
+		reads = append(reads, s.logs, requests.New(ro), s.stacks, blockio.New(blockio.Options{Component: s.process.ComponentOf, WithoutSyncs: level != experiment.LevelFull}))
 		asks = append(asks, s.metrics, s.profile, lives)
 	}
 	reading = collect.Start(ctx, s.w, reads...)

@@ -2,6 +2,7 @@ package run
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"net/http"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/kubedyno/kubedyno/cluster/lab"
 	"github.com/kubedyno/kubedyno/cluster/realnode"
+	"github.com/kubedyno/kubedyno/collect/logs"
 	"github.com/kubedyno/kubedyno/collect/metrics"
 	"github.com/kubedyno/kubedyno/collect/process"
 	"github.com/kubedyno/kubedyno/collect/profile"
@@ -70,7 +72,6 @@ func (s *session) startRealNodes(ctx context.Context, n int) error {
 		}
 		s.note("real node %s: Ready after %.1f s", info.Name, info.ReadySeconds)
 	}
-	s.w.Gap(record.Gap{Collector: "metrics", Subject: "kubelet", Reason: "the metrics and profiles of kubelet and containerd, and the logs of real nodes, are not collected"})
 	if err := s.w.Update(func(m *record.Meta) {
 		m.Nodes.Count += n
 		m.Nodes.Real = n
@@ -88,13 +89,8 @@ func (s *session) joinReal(node *realnode.Node) error {
 		{Name: "containerd", PID: info.ContainerdPID},
 	}
 	if info.ProxyPID != 0 {
-		c := record.Component{Name: "kube-proxy", PID: info.ProxyPID, Version: s.plane.Version}
-		all = append(all, c)
+		all = append(all, record.Component{Name: "kube-proxy", PID: info.ProxyPID, Version: s.plane.Version})
 		s.note("kube-proxy on %s, by %s", info.Name, info.ProxyMode)
-		if s.metrics != nil {
-			instance, client := fmt.Sprintf("%s@%d", c.Name, c.PID), nodeClient(node)
-			s.askOnNode(c.Name, instance, node.ProxyURL(), node.ProxyURL(), client)
-		}
 	}
 	for _, c := range all {
 		c.Instance = fmt.Sprintf("%s@%d", c.Name, c.PID)
@@ -102,17 +98,55 @@ func (s *session) joinReal(node *realnode.Node) error {
 		if err := s.w.Update(func(m *record.Meta) { m.Cluster.Components = append(m.Cluster.Components, c) }); err != nil {
 			return err
 		}
+		if s.metrics == nil {
+			continue
+		}
+		s.logs.Add(logs.File{Component: c.Name, Path: info.Logs[c.Name], FromStart: true})
+		if err := s.askProgram(node, c); err != nil {
+			return err
+		}
 	}
 	s.attach(process.Component{Name: realnode.KeeperName, PID: node.KeeperPID()})
 	return s.addHarness(record.Component{Name: realnode.KeeperName, PID: node.KeeperPID()})
 }
 
+// askProgram has one of a node's own programs asked for its metrics and profiles.
+func (s *session) askProgram(node *realnode.Node, c record.Component) error {
+	reach := nodeClient(node)
+	switch c.Name {
+	case "kubelet":
+		cert, err := tls.LoadX509KeyPair(s.plane.ClientCert, s.plane.ClientKey)
+		if err != nil {
+			return fmt.Errorf("client for the kubelet's metrics: %w", err)
+		}
+		client, err := node.KubeletClient(cert)
+		if err != nil {
+			return err
+		}
+		at := node.Info().KubeletURL
+		s.askOnNode(c.Name, c.Instance, endpoint{at, client}, endpoint{at, client})
+	case "containerd":
+		// Its metrics are not where its profiles are, nor named as others' are.
+		profiles := &http.Client{Transport: &http.Transport{DialContext: node.DialContainerd}}
+		s.askOnNode(c.Name, c.Instance, endpoint{node.ContainerdURL() + "/v1", reach}, endpoint{"http://containerd", profiles})
+	case "kube-proxy":
+		s.askOnNode(c.Name, c.Instance, endpoint{node.ProxyURL(), reach}, endpoint{node.ProxyURL(), reach})
+	}
+	return nil
+}
+
+// endpoint is where something is asked, and by whom.
+type endpoint struct {
+	url    string
+	client *http.Client
+}
+
 // askOnNode has a process on a real node asked for its metrics and profiles.
-func (s *session) askOnNode(component, instance, metricsAt, pprofAt string, client *http.Client) {
-	t := metrics.Target{Component: component, Instance: instance, URL: metricsAt + "/metrics", Client: client}
+func (s *session) askOnNode(component, instance string, metricsAt, pprofAt endpoint) {
+	t := metrics.Target{Component: component, Instance: instance, URL: metricsAt.url + "/metrics", Client: metricsAt.client}
 	s.metrics.Add(t)
 	s.onNodes = append(s.onNodes, t)
-	s.profile.Add(profile.Target{Component: component, Instance: instance, URL: pprofAt + "/debug/pprof", Client: client})
+	s.profile.Add(profile.Target{Component: component, Instance: instance, URL: pprofAt.url + "/debug/pprof", Client: pprofAt.client})
 }
 
 // stopRealNodes ends them before the control plane that they belong to.

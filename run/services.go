@@ -255,7 +255,8 @@ func (s *session) joinDNS(ctx context.Context, client kubernetes.Interface, node
 	}
 	reach := nodeClient(node)
 	for _, address := range addresses {
-		s.askOnNode(dnsProgram, dnsProgram+"@"+address, "http://"+net.JoinHostPort(address, "9153"), "http://"+net.JoinHostPort(address, dnsPprofPort), reach)
+		s.askOnNode(dnsProgram, dnsProgram+"@"+address, endpoint{"http://" + net.JoinHostPort(address, "9153"), reach}, endpoint{"http://" + net.JoinHostPort(address, dnsPprofPort), reach})
 	}
+	s.w.Gap(record.Gap{Collector: "logs", Subject: dnsProgram, Reason: "logs of pods are not collected"})
 	return nil
 }

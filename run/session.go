@@ -16,6 +16,7 @@ import (
 	"github.com/kubedyno/kubedyno/cluster/access"
 	"github.com/kubedyno/kubedyno/cluster/lab"
 	"github.com/kubedyno/kubedyno/cluster/realnode"
+	"github.com/kubedyno/kubedyno/collect/logs"
 	"github.com/kubedyno/kubedyno/collect/metrics"
 	"github.com/kubedyno/kubedyno/collect/objects"
 	"github.com/kubedyno/kubedyno/collect/process"
@@ -53,6 +54,7 @@ type session struct {
 	objects *objects.Collector
 	claims  *objects.Claims // nil where nobody watches claims
 	metrics *metrics.Collector
+	logs    *logs.Collector
 	process *process.Collector
 	profile *profile.Collector
 	stacks  *stacks.Collector

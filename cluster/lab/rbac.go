@@ -3,6 +3,7 @@ package lab
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -40,19 +41,24 @@ var roles = map[string][]rbacv1.PolicyRule{
 		{APIGroups: []string{""}, Verbs: readVerbs, Resources: []string{"events", "pods/status"}},
 		{APIGroups: []string{"discovery.k8s.io"}, Verbs: readVerbs, Resources: []string{"endpointslices"}},
 	},
-	collectUser: {
-		{APIGroups: []string{""}, Verbs: readVerbs, Resources: []string{
-			"namespaces", "nodes", "pods", "events", "configmaps", "services", "endpoints", "serviceaccounts",
-			"persistentvolumeclaims", "persistentvolumes", "replicationcontrollers", "resourcequotas", "limitranges", "componentstatuses"}},
-		{APIGroups: []string{
-			"apps", "batch", "policy", "autoscaling", "discovery.k8s.io", "coordination.k8s.io", "events.k8s.io",
-			"networking.k8s.io", "storage.k8s.io", "scheduling.k8s.io", "node.k8s.io", "resource.k8s.io",
-			"flowcontrol.apiserver.k8s.io", "admissionregistration.k8s.io", "apiextensions.k8s.io", "apiregistration.k8s.io"},
-			Verbs: readVerbs, Resources: []string{"*"}},
-		{NonResourceURLs: []string{
-			"/metrics", "/metrics/*", "/debug/*", "/healthz", "/healthz/*", "/livez", "/livez/*", "/readyz", "/readyz/*",
-			"/flagz", "/statusz", "/configz", "/version"}, Verbs: []string{"get"}},
-	},
+	collectUser: append(slices.Clone(readRules),
+		// Of a real node: a kubelet gives its profiles to whoever may use its proxy.
+		rbacv1.PolicyRule{APIGroups: []string{""}, Verbs: []string{"get"}, Resources: []string{"nodes/metrics", "nodes/proxy"}}),
+}
+
+// readRules are to read everything but secrets.
+var readRules = []rbacv1.PolicyRule{
+	{APIGroups: []string{""}, Verbs: readVerbs, Resources: []string{
+		"namespaces", "nodes", "pods", "events", "configmaps", "services", "endpoints", "serviceaccounts",
+		"persistentvolumeclaims", "persistentvolumes", "replicationcontrollers", "resourcequotas", "limitranges", "componentstatuses"}},
+	{APIGroups: []string{
+		"apps", "batch", "policy", "autoscaling", "discovery.k8s.io", "coordination.k8s.io", "events.k8s.io",
+		"networking.k8s.io", "storage.k8s.io", "scheduling.k8s.io", "node.k8s.io", "resource.k8s.io",
+		"flowcontrol.apiserver.k8s.io", "admissionregistration.k8s.io", "apiextensions.k8s.io", "apiregistration.k8s.io"},
+		Verbs: readVerbs, Resources: []string{"*"}},
+	{NonResourceURLs: []string{
+		"/metrics", "/metrics/*", "/debug/*", "/healthz", "/healthz/*", "/livez", "/livez/*", "/readyz", "/readyz/*",
+		"/flagz", "/statusz", "/configz", "/version"}, Verbs: []string{"get"}},
 }
 
 // ActorGroup is the group of users of actors: clients that run beside a load.
@@ -69,7 +75,7 @@ var actorRules = append([]rbacv1.PolicyRule{
 	{APIGroups: []string{"apiextensions.k8s.io"}, Verbs: allVerbs, Resources: []string{"customresourcedefinitions"}},
 	{APIGroups: []string{"crd.projectcalico.org"}, Verbs: allVerbs, Resources: []string{"ipamblocks", "blockaffinities", "ipamhandles"}},
 	{APIGroups: []string{"converter.kubedyno.io"}, Verbs: allVerbs, Resources: []string{"*"}},
-}, roles[collectUser]...)
+}, readRules...)
 
 // grant makes the roles of our own users and binds them.
 func grant(ctx context.Context, client kubernetes.Interface) error {

@@ -26,6 +26,8 @@ const (
 	kubeletDir    = "/var/lib/kubelet"
 	containerdDir = "/var/lib/containerd"
 	socket        = "/run/containerd/containerd.sock"
+	debugSocket   = "/run/containerd/debug.sock"
+	criMetrics    = "127.0.0.1:1338"
 	kubeletPort   = "10250"
 	apiAddress    = "127.0.0.1:6443"
 	proxyPort     = "10249"
@@ -181,6 +183,10 @@ disabled_plugins = [
   "io.containerd.internal.v1.opt", "io.containerd.tracing.processor.v1.otlp"]
 [grpc]
   address = %q
+[debug]
+  address = %q
+[metrics]
+  address = %q
 [plugins."io.containerd.grpc.v1.cri"]
   sandbox_image = %q
   restrict_oom_score_adj = true
@@ -195,7 +201,7 @@ disabled_plugins = [
   [plugins."io.containerd.grpc.v1.cri".cni]
     bin_dir = %q
     conf_dir = %q
-`, containerdDir, socket, sandboxImage, c.host.runc, c.host.plugins, c.file(netDir)))
+`, containerdDir, socket, debugSocket, criMetrics, sandboxImage, c.host.runc, c.host.plugins, c.file(netDir)))
 }
 
 // network joins pods by a bridge. There is no way out of it: nothing that runs

@@ -138,12 +138,15 @@ func (k *keeper) run(ctx context.Context, ownerGone <-chan struct{}) error {
 		return err
 	}
 	pid := k.inside.Process.Pid
-	info := Info{Name: k.cfg.Name, CgroupRoot: k.tree.Root(), LogFiles: []string{k.cfg.file(kubeletLog), k.cfg.file(containerdLog)}}
-	metrics, err := k.connect(pid)
+	info := Info{Name: k.cfg.Name, CgroupRoot: k.tree.Root(), Logs: map[string]string{"kubelet": k.cfg.file(kubeletLog), "containerd": k.cfg.file(containerdLog)}}
+	if k.cfg.Proxy {
+		info.Logs["kube-proxy"] = k.cfg.file(proxyLog)
+	}
+	kubelet, err := k.connect(pid)
 	if err != nil {
 		return err
 	}
-	info.MetricsURL = "https://" + metrics + "/metrics"
+	info.KubeletURL = "https://" + kubelet
 	// Inside they wait for their configuration, and so for the network.
 	if err := json.NewEncoder(k.stdin).Encode(k.cfg); err != nil {
 		return fmt.Errorf("configure the node: %w", err)
@@ -234,7 +237,7 @@ func (k *keeper) enter() (<-chan event, error) {
 // way to the kubelet, whose address it returns. The node's network has no other
 // link to ours than these two, which are this process: sockets stay in the
 // network they were made in.
-func (k *keeper) connect(pid int) (metrics string, err error) {
+func (k *keeper) connect(pid int) (kubelet string, err error) {
 	server, err := url.Parse(k.cfg.Server)
 	if err != nil {
 		return "", err
@@ -283,9 +286,9 @@ func (k *keeper) connect(pid int) (metrics string, err error) {
 	for _, l := range inside {
 		go forward(l, func() (net.Conn, error) { return net.Dial("tcp", server.Host) })
 	}
-	kubelet := net.JoinHostPort(k.cfg.address(), kubeletPort)
+	there := net.JoinHostPort(k.cfg.address(), kubeletPort)
 	go forward(outside, func() (conn net.Conn, err error) {
-		err = within(pid, func() error { conn, err = net.Dial("tcp", kubelet); return err })
+		err = within(pid, func() error { conn, err = net.Dial("tcp", there); return err })
 		return conn, err
 	})
 	return outside.Addr().String(), nil

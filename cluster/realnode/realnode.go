@@ -16,11 +16,14 @@ package realnode
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -168,12 +171,13 @@ type Info struct {
 	// ProxyPID is kube-proxy's, and ProxyMode how it works; 0 where there is none.
 	ProxyPID  int    `json:"proxyPID,omitempty"`
 	ProxyMode string `json:"proxyMode,omitempty"`
-	// MetricsURL is the kubelet's, through the keeper. The user needs `get` on
-	// nodes/metrics.
-	MetricsURL   string   `json:"metricsURL"`
-	CgroupRoot   string   `json:"cgroupRoot"`
-	LogFiles     []string `json:"logFiles"`
-	ReadySeconds float64  `json:"readySeconds"` // from nothing to the Node's Ready
+	// KubeletURL leads through the keeper to the kubelet's own server. Its metrics
+	// need `get` on nodes/metrics, its profiles on nodes/proxy.
+	KubeletURL string `json:"kubeletURL"`
+	CgroupRoot string `json:"cgroupRoot"`
+	// Logs are files of this machine, by program.
+	Logs         map[string]string `json:"logs"`
+	ReadySeconds float64           `json:"readySeconds"` // from nothing to the Node's Ready
 }
 
 // A Node is a running node that ends with this process. Stop it in the end.
@@ -322,6 +326,33 @@ func (n *Node) Dial(ctx context.Context, network, address string) (conn net.Conn
 	var d net.Dialer
 	err = within(n.info.KubeletPID, func() error { conn, err = d.DialContext(ctx, network, address); return err })
 	return conn, err
+}
+
+// KubeletClient speaks to the kubelet's server with a certificate of one of the
+// authorities in ClientCAFile. The kubelet's own is not signed by anybody: it is
+// known by the file that the kubelet has left.
+func (n *Node) KubeletClient(cert tls.Certificate) (*http.Client, error) {
+	path := n.cfg.file(kubeletSub, "pki", "kubelet.crt")
+	served, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("certificate of the kubelet of %s: %w", n.info.Name, err)
+	}
+	roots := x509.NewCertPool()
+	if !roots.AppendCertsFromPEM(served) {
+		return nil, fmt.Errorf("certificate of the kubelet of %s: there is none in %s", n.info.Name, path)
+	}
+	return &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{
+		Certificates: []tls.Certificate{cert}, RootCAs: roots, ServerName: n.info.Name, MinVersion: tls.VersionTLS12,
+	}}}, nil
+}
+
+// ContainerdURL is the address of containerd's metrics in the node's network.
+func (n *Node) ContainerdURL() string { return "http://" + criMetrics }
+
+// DialContainerd reaches the socket that containerd gives its profiles on.
+func (n *Node) DialContainerd(ctx context.Context, _, _ string) (net.Conn, error) {
+	var d net.Dialer
+	return d.DialContext(ctx, "unix", fmt.Sprintf("/proc/%d/root%s", n.info.ContainerdPID, debugSocket))
 }
 
 // ProxyURL is kube-proxy's address in the node's network.

@@ -43,13 +43,22 @@ type Options struct {
 
 // A Collector follows log files.
 type Collector struct {
-	o       Options
-	tails   []*tail.Follower
-	keepers []*keeper
-	errs    []error
+	o Options
 
-	mu   sync.Mutex
-	acct record.Observer
+	mu    sync.Mutex
+	files []*followed
+	begin func(*followed) // while Collect runs
+	ended bool
+	acct  record.Observer
+}
+
+// followed is a file and what came of it.
+type followed struct {
+	File
+	tail     *tail.Follower
+	keeper   *keeper
+	unopened error
+	result
 }
 
 // New returns a collector of the given files. What is written to them from now
@@ -59,12 +68,26 @@ func New(o Options) *Collector {
 		o.MaxBytes = MaxBytes
 	}
 	c := &Collector{o: o}
-	for _, f := range o.Files {
-		k := &keeper{room: o.MaxBytes}
-		t, err := tail.Open(f.Path, tail.Options{FromStart: f.FromStart, Idle: k.flush})
-		c.tails, c.keepers, c.errs = append(c.tails, t), append(c.keepers, k), append(c.errs, err)
-	}
+	c.Add(o.Files...)
 	return c
+}
+
+// Add adds files, such as those of a component that was started later. Once
+// Collect has ended, it does nothing.
+func (c *Collector) Add(files ...File) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.ended {
+		return
+	}
+	for _, file := range files {
+		f := &followed{File: file, keeper: &keeper{room: c.o.MaxBytes}}
+		f.tail, f.unopened = tail.Open(f.Path, tail.Options{FromStart: f.FromStart, Idle: f.keeper.flush})
+		c.files = append(c.files, f)
+		if c.begin != nil {
+			c.begin(f)
+		}
+	}
 }
 
 // Name implements collect.Collector.
@@ -83,38 +106,48 @@ func (c *Collector) collect(ctx context.Context, w sink) error {
 	for _, m := range c.o.Missing {
 		w.Gap(record.Gap{Collector: c.Name(), Subject: m.Component, Reason: m.Reason})
 	}
-	if len(c.o.Files) == 0 {
-		return collect.NotSupported("no component's log is a file on this machine")
-	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	results := make([]result, len(c.o.Files))
 	var all sync.WaitGroup
-	for i, f := range c.o.Files {
-		if c.errs[i] != nil {
-			w.Gap(record.Gap{Collector: c.Name(), Subject: f.Component, Reason: "log cannot be read: " + c.errs[i].Error()})
-			continue
+	begin := func(f *followed) {
+		if f.unopened != nil {
+			w.Gap(record.Gap{Collector: c.Name(), Subject: f.Component, Reason: "log cannot be read: " + f.unopened.Error()})
+			return
 		}
 		all.Go(func() {
-			results[i] = c.copy(ctx, w, f, c.tails[i], c.keepers[i])
-			if results[i].err != nil {
-				cancel(results[i].err)
+			if f.result = c.copy(ctx, w, f); f.err != nil {
+				cancel(f.err)
 			}
 		})
 	}
+	c.mu.Lock()
+	if len(c.files) == 0 {
+		c.mu.Unlock()
+		return collect.NotSupported("no component's log is a file on this machine")
+	}
+	for _, f := range c.files {
+		begin(f)
+	}
+	c.begin = begin
+	c.mu.Unlock()
+	<-ctx.Done()
+	c.mu.Lock()
+	c.begin, c.ended = nil, true
+	files := c.files
+	c.mu.Unlock()
 	all.Wait()
 
 	var a record.Observer
 	var notes []string
 	var failed error
-	for i, r := range results {
-		a.Samples += r.lines
-		a.CPUSeconds += r.cpu
+	for _, f := range files {
+		a.Samples += f.lines
+		a.CPUSeconds += f.cpu
 		switch {
-		case r.err != nil && failed == nil:
-			failed = fmt.Errorf("log of %s: %w", c.o.Files[i].Component, r.err)
-		case r.note != "":
-			notes = append(notes, c.o.Files[i].Component+": "+r.note)
+		case f.err != nil && failed == nil:
+			failed = fmt.Errorf("log of %s: %w", f.Component, f.err)
+		case f.note != "":
+			notes = append(notes, f.Component+": "+f.note)
 		}
 	}
 	slices.Sort(notes)
@@ -133,13 +166,14 @@ type result struct {
 }
 
 // copy follows one file.
-func (c *Collector) copy(ctx context.Context, w sink, f File, t *tail.Follower, k *keeper) (r result) {
+func (c *Collector) copy(ctx context.Context, w sink, f *followed) (r result) {
+	k := f.keeper
 	out, err := w.LogFile(f.Component)
 	if err != nil {
 		return result{err: err}
 	}
 	k.out = out
-	stats, err := t.Follow(ctx, k.line)
+	stats, err := f.tail.Follow(ctx, k.line)
 	switch {
 	case err != nil && err == k.err:
 		r.err = err

@@ -212,6 +212,30 @@ func TestMissingFileAndNone(t *testing.T) {
 	}
 }
 
+// A component that was started later is followed from then on, and one that is
+// named when all is over does no harm.
+func TestAdd(t *testing.T) {
+	dir := t.TempDir()
+	first, later := filepath.Join(dir, "x.log"), filepath.Join(dir, "y.log")
+	appendTo(t, first, "a\n")
+	appendTo(t, later, "b\n")
+	c := New(Options{Files: []File{{Component: "x", Path: first, FromStart: true}}})
+	var r recorder
+	follow(t, c, &r, func() {
+		eventually(t, func() bool { return r.log("x") == "a\n" })
+		c.Add(File{Component: "y", Path: later, FromStart: true})
+		eventually(t, func() bool { return r.log("y") == "b\n" })
+		appendTo(t, later, "c\n")
+	})
+	if got := r.log("y"); got != "b\nc\n" {
+		t.Errorf("%q", got)
+	}
+	if a := c.Account(); a.Samples != 3 {
+		t.Errorf("%+v", a)
+	}
+	c.Add(File{Component: "z", Path: first, FromStart: true})
+}
+
 func TestFullDisk(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "x.log")
 	appendTo(t, path, "a\n")
