@@ -18,6 +18,9 @@ const (
 	ExitCode = "kubedyno.io/exit-code"
 	// InitSeconds is how long each init container runs.
 	InitSeconds = "kubedyno.io/init-seconds"
+	// EvictSeconds is how long its containers run before the node evicts it, for
+	// the disk that it uses.
+	EvictSeconds = "kubedyno.io/evict-seconds"
 )
 
 // A course is what the containers of a pod will do.
@@ -26,6 +29,8 @@ type course struct {
 	runFor   time.Duration
 	exit     int32
 	initFor  time.Duration
+	evicts   bool
+	evictIn  time.Duration
 	restart  v1.RestartPolicy
 	probes   bool          // readiness waits for a probe
 	probe    time.Duration // its first chance
@@ -41,6 +46,9 @@ func courseOf(pod *v1.Pod) course {
 			c.exit = int32(code)
 		}
 		c.fullName = fmt.Sprintf("%s_%s(%s)", pod.Name, pod.Namespace, pod.UID)
+	}
+	if _, c.evicts = pod.Annotations[EvictSeconds]; c.evicts {
+		c.evictIn = annotated(pod, EvictSeconds)
 	}
 	for i := range pod.Spec.Containers {
 		// A pod is ready with its last container.
@@ -60,6 +68,30 @@ func annotated(pod *v1.Pod, key string) time.Duration {
 		return 0
 	}
 	return seconds(s)
+}
+
+// An eviction is what a kubelet says of a pod that it evicts.
+type eviction struct {
+	message string
+	// pressure is for one of the node's own need: a disruption, to whoever counts
+	// failures. One that broke a limit of its own has itself to blame.
+	pressure bool
+}
+
+// evictionOf follows from the limit that a pod can break, in the order in which a
+// kubelet looks at them (localStorageEviction); without one it is the node's disk
+// that ran short.
+func evictionOf(spec *v1.PodSpec) eviction {
+	for _, v := range spec.Volumes {
+		if v.EmptyDir != nil && v.EmptyDir.SizeLimit != nil && v.EmptyDir.SizeLimit.Sign() > 0 {
+			return eviction{message: fmt.Sprintf("Usage of EmptyDir volume %q exceeds the limit %q. ", v.Name, v.EmptyDir.SizeLimit)}
+		}
+	}
+	limits := podSum(spec, func(r *v1.ResourceRequirements) v1.ResourceList { return r.Limits }, false)
+	if limit, ok := limits[v1.ResourceEphemeralStorage]; ok {
+		return eviction{message: fmt.Sprintf("Pod ephemeral local storage usage exceeds the total limit of containers %s. ", &limit)}
+	}
+	return eviction{message: "The node was low on resource: ephemeral-storage. ", pressure: true}
 }
 
 // again says whether containers that ended with this course's code start again.

@@ -343,6 +343,37 @@ func TestContainersThatEnd(t *testing.T) {
 	p.stop(time.Second)
 }
 
+// TestEviction: a pod that is evicted has failed and stays until it is deleted,
+// and its place on the node is free.
+func TestEviction(t *testing.T) {
+	api := newFakeAPI(t)
+	conf := api.config(1)
+	conf.Pods = 1
+	p := startProcess(t, conf)
+	p.await("ready")
+	api.bindPod("first", "hollow-0", func(p *v1.Pod) {
+		p.Annotations = map[string]string{EvictSeconds: "0.2"}
+		p.Spec.RestartPolicy = v1.RestartPolicyAlways
+	})
+	evicted := func() bool {
+		api.mu.Lock()
+		defer api.mu.Unlock()
+		s := &api.pods["default/first"].Status
+		return s.Phase == v1.PodFailed && s.Reason == "Evicted" && s.ContainerStatuses[0].State.Terminated != nil
+	}
+	eventually(t, "evicted", evicted)
+	api.bindPod("second", "hollow-0", func(*v1.Pod) {})
+	eventually(t, "the second runs", func() bool { return api.phases()[v1.PodRunning] == 1 })
+	if !evicted() {
+		t.Error("it did not stay as it was")
+	}
+	for _, name := range []string{"first", "second"} {
+		api.remove(name)
+	}
+	eventually(t, "no pod", func() bool { return len(api.phases()) == 0 })
+	p.stop(time.Second)
+}
+
 // TestStartWaitsForToken: a kubelet mounts before it starts anything.
 func TestStartWaitsForToken(t *testing.T) {
 	api := newFakeAPI(t)

@@ -101,7 +101,7 @@ type metrics struct {
 }
 
 // patchKinds are the reasons for a pod status patch.
-var patchKinds = []string{"pending", "sandbox", "init", "running", "ready", "ended", "restarted", "terminating", "stopped", "rejected"}
+var patchKinds = []string{"pending", "sandbox", "init", "running", "ready", "ended", "restarted", "terminating", "stopped", "rejected", "evicted"}
 
 func newMetrics() *metrics {
 	m := &metrics{registry: introspect.NewRegistry(), patches: map[string]prometheus.Counter{}}

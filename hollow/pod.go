@@ -41,6 +41,7 @@ type pod struct {
 	stage                stage
 	queued               bool
 	deleting, gone       bool
+	evicting             bool
 	counts               bool  // against the node's capacity
 	fails                uint8 // syncs failed in a row
 	ip                   string
@@ -216,14 +217,19 @@ func (n *node) terminate(p *pod, now time.Time) {
 		return
 	}
 	if p.is.containers == running {
-		for _, i := range p.shape.order {
-			name := p.shape.containers[i].name
-			n.emit(p.event(now, v1.EventTypeNormal, "Killing", "Stopping container "+name, name))
-		}
+		n.killing(p, now)
 	}
 	p.stage, p.is = terminating, p.is.observe(p.generation)
 	n.enqueue(p)
 	n.after(p, now, n.fleet.conf.StopDelay, drawStop, stopDue)
+}
+
+// killing says that the containers are being stopped. n.mu is held.
+func (n *node) killing(p *pod, now time.Time) {
+	for _, i := range p.shape.order {
+		name := p.shape.containers[i].name
+		n.emit(p.event(now, v1.EventTypeNormal, "Killing", "Stopping container "+name, name))
+	}
 }
 
 // after plans a pod's next stage.
@@ -265,6 +271,9 @@ func (n *node) advance(p *pod, t timer, now time.Time) {
 // is to be told. n.mu is held.
 func (n *node) live(p *pod, what timerKind, now time.Time) bool {
 	at := now.Unix()
+	if p.evicting && what != evictedDue {
+		return false
+	}
 	switch what {
 	case admitDue:
 		if p.stage != received {
@@ -321,6 +330,20 @@ func (n *node) live(p *pod, what timerKind, now time.Time) bool {
 		p.stage, p.is = ended, p.is.complete(at)
 		n.release(p)
 		n.after(p, now, settleDelay, drawSettle, settleDue)
+	case evictDue:
+		if p.is.containers != running || p.stage != started {
+			return false // it has ended, or waits to be started again
+		}
+		n.emit(p.event(now, v1.EventTypeWarning, "Evicted", p.shape.eviction.message, ""))
+		n.killing(p, now)
+		p.evicting = true
+		n.after(p, now, n.fleet.conf.StopDelay, drawStop, evictedDue)
+		// A kubelet looks at the pod, and says that it failed once nothing runs.
+		return n.fleet.conf.Traffic != Least
+	case evictedDue:
+		p.stage, p.is = ended, p.is.evict(p.shape, at)
+		n.release(p)
+		n.after(p, now, settleDelay, drawSettle, settleDue)
 	case backOffDue:
 		p.is = p.is.backOff()
 		n.after(p, now, restartDelay, drawRestart, restartDue)
@@ -374,6 +397,9 @@ func (n *node) run(p *pod, now time.Time) {
 	}
 	if p.shape.ends {
 		plan(p.shape.runFor, endDue)
+	}
+	if p.shape.evicts {
+		plan(p.shape.evictIn, evictDue)
 	}
 }
 
@@ -624,6 +650,8 @@ func patchKind(was, is *view) string {
 	switch {
 	case is.containers == untold:
 		return "rejected"
+	case is.reason != was.reason:
+		return "evicted"
 	case is.phase != was.phase && is.phase == v1.PodRunning:
 		return "running"
 	case is.phase != was.phase:

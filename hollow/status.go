@@ -30,6 +30,7 @@ type shape struct {
 	allocated   []byte           // status.allocatedResources, nil when empty
 	hostNetwork bool
 	sidecars    bool // some inits run beside the containers
+	eviction    eviction
 	course
 }
 
@@ -50,6 +51,9 @@ type containerShape struct {
 func newShape(pod *v1.Pod) *shape {
 	spec := &pod.Spec
 	s := &shape{hostNetwork: spec.HostNetwork, course: courseOf(pod)}
+	if s.evicts {
+		s.eviction = evictionOf(spec)
+	}
 	var unready, incomplete []string
 	for i := range spec.InitContainers {
 		c := &spec.InitContainers[i]
@@ -219,31 +223,36 @@ func marshal(v any) []byte {
 	return b
 }
 
-// The five conditions that a kubelet owns, in its order.
+// The five conditions that a kubelet owns, in its order, and one that only some
+// pods have.
 const (
 	readyToStart = iota
 	initialized
 	ready
 	containersReady
 	scheduled
+	disrupted
 	conditionCount
 )
 
 var conditionTypes = [conditionCount]v1.PodConditionType{
-	v1.PodReadyToStartContainers, v1.PodInitialized, v1.PodReady, v1.ContainersReady, v1.PodScheduled,
+	v1.PodReadyToStartContainers, v1.PodInitialized, v1.PodReady, v1.ContainersReady, v1.PodScheduled, v1.DisruptionTarget,
 }
 
-// conditionOrder is the whole list's order, which every patch of a part names.
-var conditionOrder = func() []byte {
+// conditionOrder is the whole list's order, which every patch of a part names;
+// disruptedOrder is that of a pod that the node's need has ended.
+var conditionOrder, disruptedOrder = orderOf(conditionTypes[:disrupted]), orderOf(conditionTypes[:])
+
+func orderOf(types []v1.PodConditionType) []byte {
 	b := []byte(`"$setElementOrder/conditions":[`)
-	for i, t := range conditionTypes {
+	for i, t := range types {
 		if i > 0 {
 			b = append(b, ',')
 		}
 		b = append(append(append(b, `{"type":"`...), t...), `"}`...)
 	}
 	return append(b, ']')
-}()
+}
 
 // incompleteFrom is the message while the init containers from the n-th on are
 // to come.
@@ -412,6 +421,21 @@ func (v view) complete(now int64) view {
 	return v
 }
 
+// evict is the terminal status of a pod that the node has evicted while its
+// containers ran. They ended in order, and it failed all the same.
+func (v view) evict(s *shape, now int64) view {
+	v.phase, v.reason, v.message = v1.PodFailed, "Evicted", s.eviction.message
+	v.containers, v.exit, v.finishedAt = terminated, 0, now
+	v.ready = false
+	v.set(readyToStart, false, "", "", now)
+	v.set(ready, false, "PodFailed", "", now)
+	v.set(containersReady, false, "PodFailed", "", now)
+	if s.eviction.pressure {
+		v.set(disrupted, true, v1.PodReasonTerminationByKubelet, s.eviction.message, now)
+	}
+	return v
+}
+
 // backOff is the status while containers that failed wait to be started again.
 func (v view) backOff() view {
 	v.remember()
@@ -524,7 +548,11 @@ func (v *view) appendConditions(dst []byte, old *view) []byte {
 	if v.conditions == old.conditions {
 		return nil
 	}
-	dst = append(append(dst, conditionOrder...), `,"conditions":[`...)
+	order := conditionOrder
+	if v.conditions[disrupted].known {
+		order = disruptedOrder
+	}
+	dst = append(append(dst, order...), `,"conditions":[`...)
 	for i := range v.conditions {
 		is, was := &v.conditions[i], &old.conditions[i]
 		if *is == *was {

@@ -62,6 +62,19 @@ var testPods = map[string]*v1.Pod{
 		p.Annotations = map[string]string{RunSeconds: "1"}
 		p.Spec.RestartPolicy = v1.RestartPolicyNever
 	}),
+	"broke its volume's limit": testPod(func(p *v1.Pod) {
+		p.Annotations = map[string]string{EvictSeconds: "1"}
+		limit := resource.MustParse("1Mi")
+		p.Spec.Volumes = []v1.Volume{{Name: "scratch", VolumeSource: v1.VolumeSource{EmptyDir: &v1.EmptyDirVolumeSource{SizeLimit: &limit}}}}
+	}),
+	"broke its disk limit": testPod(func(p *v1.Pod) {
+		p.Annotations = map[string]string{EvictSeconds: "1"}
+		p.Spec.Containers[0].Resources.Limits = v1.ResourceList{v1.ResourceEphemeralStorage: resource.MustParse("2Mi")}
+		p.Spec.Containers[0].Resources.Requests = p.Spec.Containers[0].Resources.Limits
+	}),
+	"in a node's way": testPod(func(p *v1.Pod) {
+		p.Annotations = map[string]string{EvictSeconds: "1"}
+	}),
 	"host network":      testPod(func(p *v1.Pod) { p.Spec.HostNetwork = true }),
 	"text to be quoted": testPod(func(p *v1.Pod) { p.Spec.Containers[0].Image = "a\"b\\c\n<é>" }),
 }
@@ -87,6 +100,9 @@ func (v *view) typed(pod *v1.Pod, s *shape) v1.PodStatus {
 	scheduledSince := st.Conditions[0].LastTransitionTime
 	st.Conditions = nil
 	for i, c := range v.conditions {
+		if !c.known {
+			continue
+		}
 		pc := v1.PodCondition{Type: conditionTypes[i], Status: v1.ConditionFalse, Reason: c.reason, Message: c.message, ObservedGeneration: c.generation, LastTransitionTime: metav1.Unix(c.since, 0)}
 		if c.is {
 			pc.Status = v1.ConditionTrue
@@ -238,6 +254,16 @@ func TestPatchIsKubelets(t *testing.T) {
 				ended := ran.end(s, 1005, s.exit, false)
 				sequences["completes"] = []view{bound(), first, ran, ended, ended.complete(1006)}
 			}
+			if s.evicts {
+				evicted := ran.evict(s, 1007)
+				sequences["evicted"] = []view{bound(), first, ran, evicted}
+				if evicted.phase != v1.PodFailed || evicted.reason != "Evicted" || evicted.message != evictions[name] {
+					t.Errorf("%s %s: %q", evicted.phase, evicted.reason, evicted.message)
+				}
+				if is, want := evicted.conditions[disrupted].known, name == "in a node's way"; is != want {
+					t.Errorf("DisruptionTarget: %v, want %v", is, want)
+				}
+			}
 			for name, views := range sequences {
 				for i := 1; i < len(views); i++ {
 					checkPatch(t, name, pod, s, &views[i-1], &views[i])
@@ -245,6 +271,13 @@ func TestPatchIsKubelets(t *testing.T) {
 			}
 		})
 	}
+}
+
+// evictions are a kubelet's words, which operators search for.
+var evictions = map[string]string{
+	"broke its volume's limit": `Usage of EmptyDir volume "scratch" exceeds the limit "1Mi". `,
+	"broke its disk limit":     "Pod ephemeral local storage usage exceeds the total limit of containers 2Mi. ",
+	"in a node's way":          "The node was low on resource: ephemeral-storage. ",
 }
 
 func podIPFor(s *shape) string {

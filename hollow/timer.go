@@ -45,6 +45,8 @@ const (
 	completeDue
 	backOffDue
 	restartDue
+	evictDue
+	evictedDue
 	stopDue
 	settleDue
 	cleanupDue
