@@ -71,6 +71,10 @@ type Arm struct {
 	// out.
 	Runs      int `yaml:"runs"`
 	QuickRuns int `yaml:"quickRuns"`
+	// Turns names arms that take turns with each other alone, since nothing else is
+	// held against them: then minutes lie between two of them, in which a machine
+	// changes less than in a turn of all.
+	Turns string `yaml:"turns"`
 	// Seconds is about how long one takes, from start to end, QuickSeconds of a
 	// quick one: for the time that is left, until runs tell it.
 	Seconds      float64 `yaml:"seconds"`
@@ -239,6 +243,9 @@ func (c *Case) check(name string) error {
 			if !arms[arm] {
 				err = errors.Join(err, fmt.Errorf("no arm %q", arm))
 			}
+		}
+		if err == nil && e.Change != nil && c.arm(e.Change.From).Turns != c.arm(e.Change.To).Turns {
+			err = fmt.Errorf("arms %s and %s take no turns with each other", e.Change.From, e.Change.To)
 		}
 		if err == nil && (e.Row == "" || e.Says == "") {
 			err = errors.New("row and says are needed")

@@ -243,7 +243,9 @@ func detector(t *testing.T, where, id string) {
 // Arms that are run equally often are run in turns; what is not asked for, and
 // what a quick run leaves out, is not.
 func TestPlan(t *testing.T) {
-	c := &Case{Name: "c", Arms: []Arm{{Name: "a", Runs: 4, QuickRuns: 1}, {Name: "big", Runs: 1}, {Name: "b", Runs: 4, QuickRuns: 1}}}
+	c := &Case{Name: "c", Arms: []Arm{
+		{Name: "p1", Runs: 4, Turns: "pair"}, {Name: "a", Runs: 4, QuickRuns: 1}, {Name: "big", Runs: 1}, {Name: "b", Runs: 4, QuickRuns: 1}, {Name: "p2", Runs: 4, Turns: "pair"},
+	}}
 	text := func(o Options) string {
 		t.Helper()
 		plan, err := c.plan(o, nil)
@@ -263,7 +265,7 @@ func TestPlan(t *testing.T) {
 		o    Options
 		want string
 	}{
-		{Options{}, "4-each: a b 1-each: big"},
+		{Options{}, "4-each: a b pair-4-each: p1 p2 1-each: big"},
 		{Options{Quick: true}, "1-each: a b"},
 		{Options{Only: []string{"big", "b"}}, "4-each: b 1-each: big"},
 		{Options{Quick: true, Only: []string{"big"}}, ""},

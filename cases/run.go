@@ -1,6 +1,7 @@
 package cases
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -47,33 +48,48 @@ type Options struct {
 // ErrNoArm is the error of an arm that a case has not.
 var ErrNoArm = errors.New("no such arm")
 
-// A turn is arms that are run equally often.
+// A turn is arms that are run equally often, in turns.
 type turn struct {
 	arms []*Arm
+	kind
+}
+
+// A kind of turn is how often its arms are run, and the name that they give it.
+type kind struct {
 	runs int
+	name string
 }
 
 // folder is where its recordings are, below the case's.
-func (t turn) folder() string { return fmt.Sprintf("%d-each", t.runs) }
+func (k kind) folder() string {
+	if k.name == "" {
+		return fmt.Sprintf("%d-each", k.runs)
+	}
+	return fmt.Sprintf("%s-%d-each", k.name, k.runs)
+}
 
-// plan are the arms that are run, by how often, the most often first. Those that
-// cannot be run are left out.
+// plan are the arms that are run, by how often, the most often first, and those
+// without a name for their turns before the others. Those that cannot be run are
+// left out.
 func (c *Case) plan(o Options, not map[string]string) ([]turn, error) {
 	for _, name := range o.Only {
 		if c.arm(name) == nil {
 			return nil, fmt.Errorf("%w: %q%s", ErrNoArm, name, experiment.Suggest(name, c.armNames()))
 		}
 	}
-	by := map[int][]*Arm{}
+	by := map[kind][]*Arm{}
 	for i := range c.Arms {
 		a := &c.Arms[i]
 		if n := a.runs(o.Quick); n > 0 && of(o.Only, a.Name) && not[a.Name] == "" {
-			by[n] = append(by[n], a)
+			k := kind{n, a.Turns}
+			by[k] = append(by[k], a)
 		}
 	}
 	var all []turn
-	for _, n := range slices.Backward(slices.Sorted(maps.Keys(by))) {
-		all = append(all, turn{by[n], n})
+	for _, k := range slices.SortedFunc(maps.Keys(by), func(a, b kind) int {
+		return cmp.Or(cmp.Compare(b.runs, a.runs), strings.Compare(a.name, b.name))
+	}) {
+		all = append(all, turn{by[k], k})
 	}
 	return all, nil
 }
