@@ -31,7 +31,8 @@ type bench struct {
 	nodes, pods    int
 	owned          int // pods of one Deployment
 	work           string
-	keep           string // a folder for the recordings; empty: they are removed
+	keep           string   // a folder for the recordings; empty: they are removed
+	settings       []string // of the control plane, PATH=VALUE
 	env            []string
 }
 
@@ -56,16 +57,21 @@ func main() {
 	keep := flag.String("keep", "", "an existing folder in which the recordings are left")
 	kubedyno := flag.String("kubedyno", "../bin/kubedyno", "kubedyno binary")
 	lab := flag.String("lab", "../bin/kubedyno-lab", "kubedyno-lab binary")
+	var settings []string
+	flag.Func("set", "change the control plane of all arms, PATH=VALUE as lab up has it; repeatable", func(s string) error {
+		settings = append(settings, s)
+		return nil
+	})
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if err := run(ctx, *n, *nodes, *pods, *owned, *kubedyno, *lab, *keep, *only); err != nil {
+	if err := run(ctx, *n, *nodes, *pods, *owned, *kubedyno, *lab, *keep, *only, settings); err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(1)
 	}
 }
 
-func run(ctx context.Context, n, nodes, pods, owned int, kubedyno, lab, keep, only string) (err error) {
+func run(ctx context.Context, n, nodes, pods, owned int, kubedyno, lab, keep, only string, settings []string) (err error) {
 	if n < 1 {
 		return errors.New("-n must be at least 1")
 	}
@@ -89,7 +95,7 @@ func run(ctx context.Context, n, nodes, pods, owned int, kubedyno, lab, keep, on
 		return err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(work)) }()
-	b := &bench{nodes: nodes, pods: pods, owned: min(owned, pods), work: work, keep: keep, kwok: filepath.Join(work, "kwok")}
+	b := &bench{nodes: nodes, pods: pods, owned: min(owned, pods), work: work, keep: keep, settings: settings, kwok: filepath.Join(work, "kwok")}
 	if b.kubedyno, err = filepath.Abs(kubedyno); err != nil {
 		return err
 	}
@@ -123,7 +129,7 @@ func run(ctx context.Context, n, nodes, pods, owned int, kubedyno, lab, keep, on
 			results[a] = append(results[a], r)
 		}
 	}
-	fmt.Printf("node simulators, %d pods of %d Deployments on %d nodes, tuned control plane, %d rounds in turns; ratios to kwok v0.8.0 with its fast stages\n", pods, pods/b.owned, nodes, n)
+	fmt.Printf("node simulators, %d pods of %d Deployments on %d nodes, tuned control plane%s, %d rounds in turns; ratios to kwok v0.8.0 with its fast stages\n", pods, pods/b.owned, nodes, changed(settings), n)
 	for _, a := range measured {
 		if a == kwok || len(results[kwok]) == 0 {
 			continue
@@ -151,6 +157,14 @@ func run(ctx context.Context, n, nodes, pods, owned int, kubedyno, lab, keep, on
 	return nil
 }
 
+// changed names settings beside the profile.
+func changed(settings []string) string {
+	if len(settings) == 0 {
+		return ""
+	}
+	return " with " + strings.Join(settings, " and ")
+}
+
 // An arm is one way to simulate nodes.
 type arm string
 
@@ -173,7 +187,8 @@ func (b *bench) once(ctx context.Context, name string, a arm) (r result, err err
 	process := "kubedyno-hollow"
 	if a == kwok {
 		process = b.kwok
-		if err := try(b.command(ctx, b.kubedyno, "lab", "up", "--name", "bench", "--profile", "tuned")); err != nil {
+		up := append([]string{"lab", "up", "--name", "bench", "--profile", "tuned"}, b.changes()...)
+		if err := try(b.command(ctx, b.kubedyno, up...)); err != nil {
 			return r, fmt.Errorf("lab up: %w", err)
 		}
 		defer func() {
@@ -189,6 +204,8 @@ func (b *bench) once(ctx context.Context, name string, a arm) (r result, err err
 		}
 		defer stop()
 		args = append(args, "--kubeconfig", kubeconfig)
+	} else {
+		args = append(args, b.changes()...)
 	}
 	if err := try(b.command(ctx, b.kubedyno, args...)); err != nil {
 		return r, fmt.Errorf("run: %w", err)
@@ -246,6 +263,14 @@ func (b *bench) once(ctx context.Context, name string, a arm) (r result, err err
 		return r, nil
 	}
 	return r, os.RemoveAll(dir)
+}
+
+// changes are the settings, as flags.
+func (b *bench) changes() (flags []string) {
+	for _, s := range b.settings {
+		flags = append(flags, "--set", s)
+	}
+	return flags
 }
 
 // experiment is the load that all meet: Deployments at once, with a start delay of
