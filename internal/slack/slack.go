@@ -9,6 +9,8 @@
 package slack
 
 import (
+	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -18,9 +20,9 @@ import (
 
 // Widen lets all sleeps of this process end that much later than asked, and
 // returns how to undo it. What waits for a connection or a file is not delayed.
-// Threads and processes that start later have it from the thread that
-// starts them: see Reset. Where it is not
-// allowed or not known (it needs Linux and CAP_SYS_NICE), it does nothing.
+// Threads and processes that start later have it from the thread that starts
+// them: see Reset. Where it is not allowed or not known (it needs Linux and
+// CAP_SYS_NICE), it does nothing.
 func Widen(by time.Duration) (restore func()) {
 	set(by)
 	return func() { set(kernels) }
@@ -39,13 +41,31 @@ func Reset() {
 
 func nanoseconds(d time.Duration) string { return strconv.FormatInt(d.Nanoseconds(), 10) }
 
+// set sets all threads, or none where others than the one that asks may not be set.
+// It looks again as long as there are new ones: they have it from a thread that had
+// not been set yet.
 func set(to time.Duration) {
-	threads, err := os.ReadDir("/proc/self/task")
-	if err != nil {
-		return
-	}
-	for _, t := range threads {
-		// A thread may have ended, and another one's may not be ours to set.
-		_ = os.WriteFile(filepath.Join("/proc", t.Name(), "timerslack_ns"), []byte(nanoseconds(to)), 0)
+	want := nanoseconds(to)
+	for range 10 {
+		files, err := filepath.Glob("/proc/self/task/*")
+		if err != nil {
+			return
+		}
+		var others []string
+		for _, f := range files {
+			f = filepath.Join("/proc", filepath.Base(f), "timerslack_ns")
+			switch is, err := os.ReadFile(f); {
+			case err == nil && strings.TrimSpace(string(is)) != want:
+				others = append(others, f)
+			case errors.Is(err, fs.ErrPermission): // to read it takes what to write it takes
+				return
+			}
+		}
+		if len(others) == 0 {
+			return
+		}
+		for _, f := range others {
+			_ = os.WriteFile(f, []byte(want), 0) // it may have ended
+		}
 	}
 }
