@@ -50,7 +50,7 @@ var words = setOf(`
 	ca pv claim claims clusterrole clusterroles clusterrolebinding endpointslicemirroring horizontal binder cidr cidrs after finished podautoscaler gc daemonset ttlafterfinished csrsigning csrapproving csrcleaner
 	direct own pooled impersonated lognormal median gaps uniform constant recreate rollingupdate intent running etc usr lib bin sbin opt var run ssl fd dev proc already exists been be can cannot do does did fails has have into more most only over than this that these those using will would
 	aborts advertise algorithm apiextensions apiservice apply attacher attempts cafile certfile concurrent cycles elect encryption envelope execution extra fetched framework gates interval issuer keyfile lateness
-	longrunning mark maxsize mvcc nominal point preferred regeneration renew retries seat seats syncs terminations transformation trusted unavailable urls utilization victims watchers alarms debugging electors gomaxprocs heartbeats installer lister lockers relister sched scraper writers
+	longrunning mark maxsize mvcc nominal point preferred regeneration rejection renew retries seat seats syncs terminations transformation trusted unavailable urls utilization victims watchers alarms debugging electors gomaxprocs heartbeats installer lister lockers relister sched scraper writers
 	cpus mem iops bytes req resp kb mb gb ms us ns p50 p90 p99 p999 n sec secs min mins deletecollection clientset coordinated scheduling nodelifecycle taints tolerations eviction podgc podgroup device capacity crb impersonate unix pprof
 	amd64 arm64 darwin x86 i386 riscv64 s390x ppc64le wrapper write writer writes wrong yaml year zero zone zones
 `)
@@ -153,7 +153,7 @@ var enumerations = setOf(`le quantile verb code method action attempts binary bo
 	deprecated_version emulation event execute exported_component extension_point fallback filter git_commit git_tree_state git_version go_version
 	grpc_code grpc_method grpc_service grpc_type hinted level major minor min_compat mode op operation phase platform plugin policy_level
 	policy_version queue reason rejected request_kind request_operation result scope server_go_version server_version stability_level stage state status
-	subresource success type version component job kind error error_type cause severity dry_run usage request_type interface collector cpu quorum direction
+	subresource success type version component job kind error error_type rejection_code enforcement_action cause severity dry_run usage request_type interface collector cpu quorum direction
 	table_type migrated operator_name revision index queue_name work_type profile field_validation served_storage_version encoding stat outcome branch goarch goos goversion tags`)
 
 // identities are the labels of metrics, and the keys of log lines, that name
