@@ -233,6 +233,8 @@ const (
 	scheduled
 	disrupted
 	conditionCount
+
+	usual = disrupted // so many has each pod
 )
 
 var conditionTypes = [conditionCount]v1.PodConditionType{
@@ -241,7 +243,7 @@ var conditionTypes = [conditionCount]v1.PodConditionType{
 
 // conditionOrder is the whole list's order, which every patch of a part names;
 // disruptedOrder is that of a pod that the node's need has ended.
-var conditionOrder, disruptedOrder = orderOf(conditionTypes[:disrupted]), orderOf(conditionTypes[:])
+var conditionOrder, disruptedOrder = orderOf(conditionTypes[:usual]), orderOf(conditionTypes[:])
 
 func orderOf(types []v1.PodConditionType) []byte {
 	b := []byte(`"$setElementOrder/conditions":[`)
