@@ -1,6 +1,8 @@
 package slack
 
 import (
+	"errors"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -14,8 +16,13 @@ func TestWiden(t *testing.T) {
 	restore := Widen(3 * time.Millisecond)
 	during := slacks(t)
 	restore()
-	if os.Geteuid() != 0 {
-		t.Skip("only root may set the slack of other threads")
+	if !allowed(t) {
+		for thread, is := range during {
+			if was := before[thread]; was != "" && is != was {
+				t.Errorf("thread %s: %s ns, though others may not be set; before %s", thread, is, was)
+			}
+		}
+		return
 	}
 	for thread, is := range during {
 		if before[thread] != "" && is != "3000000" {
@@ -45,8 +52,8 @@ func TestReset(t *testing.T) {
 		}
 		return
 	}
-	if os.Geteuid() != 0 {
-		t.Skip("only root may set the slack of other threads")
+	if !allowed(t) {
+		t.Skip("the slack of other threads may not be set here (CAP_SYS_NICE)")
 	}
 	defer Widen(3 * time.Millisecond)()
 	inherited, err := exec.Command("cat", "/proc/self/timerslack_ns").Output()
@@ -58,6 +65,21 @@ func TestReset(t *testing.T) {
 	if out, err := child.CombinedOutput(); err != nil || !strings.Contains(string(out), "--- PASS: TestReset") {
 		t.Errorf("%v\n%s", err, out)
 	}
+}
+
+// allowed says whether threads other than one's own may be set: who may read them may.
+func allowed(t *testing.T) bool {
+	t.Helper()
+	threads, err := os.ReadDir("/proc/self/task")
+	if err != nil {
+		t.Skip("no threads to look at here")
+	}
+	for _, thread := range threads {
+		if _, err := os.ReadFile(filepath.Join("/proc", thread.Name(), "timerslack_ns")); errors.Is(err, fs.ErrPermission) {
+			return false
+		}
+	}
+	return true
 }
 
 func slacks(t *testing.T) map[string]string {
