@@ -261,8 +261,11 @@ func (t *tracker) born(pid int32, ticks uint64) string {
 	return ""
 }
 
-// zombies writes those that nobody waits for, and forgets lives whose end was
-// lost.
+// zombies writes those that nobody waits for, and those whose freeing was not
+// told: a kernel may run programs not in each context (one did not where the
+// softirq that frees had interrupted a process of the machine's supervisor).
+// Such a row has the CPU that was booked when it ended, up to a tick less than
+// it used. zombies forgets lives whose end was lost, too.
 func (t *tracker) zombies(now time.Time, known map[int32]named) {
 	since := int64(now.Sub(t.boot))
 	for k, x := range t.ending {
