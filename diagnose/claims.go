@@ -64,9 +64,11 @@ func (v *View) accountClaims() error {
 		return err
 	}
 	asked := map[string]bool{} // namespace/name, of the measured phases
+	named := map[string]bool{} // of all
 	window, hasWindow := v.src.Steady()
 	steady := v.steadyPhases()
 	for _, o := range ops {
+		named[o.Namespace+"/"+o.Name] = named[o.Namespace+"/"+o.Name] || o.Resource == "persistentvolumeclaims"
 		if o.Resource != "persistentvolumeclaims" || !measured(steady, o.Phase, window, hasWindow, o.DueMicros) {
 			continue
 		}
@@ -100,11 +102,23 @@ func (v *View) accountClaims() error {
 	if err != nil {
 		pods = nil // who uses a claim is then not observed
 	}
+	// Nobody asks for a claim that a controller makes for a pod. One from before is
+	// that of an earlier pod.
+	mine, used := map[string]bool{}, map[string]bool{}
+	for _, p := range v.Pods {
+		mine[p.UID] = true
+	}
+	for _, o := range objects {
+		if claim := o.Namespace + "/" + o.Ref; o.Kind == "Pod" && mine[o.UID] && !named[claim] {
+			used[claim] = true
+		}
+	}
 	all := volumes.Derive(objects, events, watched, pods)
 	volumes.Due(all, ops)
 	var claims []volumes.Claim
 	for _, c := range all {
-		if c.CreatedMicros != 0 && asked[c.Namespace+"/"+c.Name] {
+		name := c.Namespace + "/" + c.Name
+		if c.CreatedMicros != 0 && (asked[name] || used[name] && c.CreatedMicros >= v.Load.Start.UnixMicro()) {
 			claims = append(claims, c)
 		}
 	}

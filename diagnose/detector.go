@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"unicode"
 
 	"github.com/kubedyno/kubedyno/record"
 	"github.com/kubedyno/kubedyno/stat"
@@ -301,6 +302,8 @@ func (v *View) Invalid() []string {
 	case v.Observed:
 	case v.HasOperations && c.Expected == 0 && c.Seen == 0:
 		// The load was of other things: reads, objects without pods.
+	case v.PodsWatched && c.Seen == 0 && c.Expected > 0:
+		why = append(why, fmt.Sprintf("none of the %d pods that were asked for appeared", c.Expected))
 	case !v.HasPods || c.Seen == 0:
 		why = append(why, "no pod was observed")
 	default:
@@ -327,7 +330,7 @@ func (v *View) Invalid() []string {
 		why = append(why, fmt.Sprintf("the load generator never sent %d of %d requests", c.Missed, c.Requests))
 	}
 	if c.Errors > 0 {
-		why = append(why, fmt.Sprintf("%d of %d requests of the load were refused", c.Errors, c.Requests))
+		why = append(why, fmt.Sprintf("%d of %d requests of the load were refused%s", c.Errors, c.Requests, v.refusal()))
 	}
 	if bad, text := v.watchGaps(); bad {
 		why = append(why, text)
@@ -335,6 +338,48 @@ func (v *View) Invalid() []string {
 		v.Warnings = append(v.Warnings, text)
 	}
 	return why
+}
+
+// refusal is how most of the load's requests were refused, with the first one's
+// own words, which name who refused it: ", 27 with 403: …".
+func (v *View) refusal() string {
+	n, first := map[int32]int{}, map[int32]string{}
+	for _, o := range v.Operations {
+		if o.SentMicros == 0 || o.Error == "" && o.Code < 400 {
+			continue
+		}
+		if n[o.Code]++; n[o.Code] == 1 {
+			first[o.Code] = o.Error
+		}
+	}
+	most := int32(-1)
+	for code, count := range n {
+		if most < 0 || count > n[most] || count == n[most] && code < most {
+			most = code
+		}
+	}
+	if most < 0 {
+		return ""
+	}
+	text := fmt.Sprintf(", %d with %d", n[most], most)
+	if most == 0 {
+		text = fmt.Sprintf(", %d without an answer", n[most])
+	}
+	// The words are those of whatever answered: nothing of them steers a terminal.
+	words := []rune(strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) {
+			return ' '
+		}
+		return r
+	}, first[most]))
+	const enough = 300
+	if len(words) > enough {
+		words = append(words[:enough], '…')
+	}
+	if len(words) > 0 {
+		text += ": " + string(words)
+	}
+	return text
 }
 
 // blind bounds what a broken watch of pods may spoil. It resumes where it was,
@@ -349,7 +394,7 @@ func (v *View) watchGaps() (bad bool, text string) {
 	var down, longest float64
 	n := 0
 	for _, g := range v.Meta.Gaps {
-		if g.Collector != "objects" && g.Collector != "operations" {
+		if !blindCollector(g) {
 			continue
 		}
 		start, end := g.Start, g.End
@@ -373,6 +418,12 @@ func (v *View) watchGaps() (bad bool, text string) {
 	}
 	text = fmt.Sprintf("the watch of pods was down %d times for %.1f of %.1f s; what happened then was seen up to %.2f s late", n, down, v.Span(), longest)
 	return down >= blind*v.Span() && longest >= blind*v.typicalWay(), text
+}
+
+// blindCollector says whether a gap is one of those that watch pods and
+// remember what was asked for.
+func blindCollector(g record.Gap) bool {
+	return g.Collector == "objects" || g.Collector == "operations"
 }
 
 // typicalWay is the median time from a pod's due time to its running, in

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -390,5 +391,37 @@ func BenchmarkRun30000(b *testing.B) {
 		if _, err := diagnose.Run(r, detectors.All); err != nil {
 			b.Fatal(err)
 		}
+	}
+}
+
+// refusing is a run in which the API server refused some of the load.
+type refusing struct{ *diagnosetest.Run }
+
+func (r refusing) Operations() ([]record.Operation, error) {
+	ops, err := r.Run.Operations()
+	ops = slices.Clone(ops)
+	for i := range ops[:15] {
+		ops[i].Code, ops[i].Error = 403, fmt.Sprintf("pods \"web-%d\" is forbidden:\x1b[2J gate.example.com says no", i)
+		if i < 3 {
+			ops[i].Code, ops[i].Error = 500, "an accident"
+		}
+	}
+	return ops, err
+}
+
+// What the load was refused for is told in the words of whoever refused most of
+// it, which name it and must not reach the terminal as they are.
+func TestRefusedLoad(t *testing.T) {
+	r, err := diagnosetest.Parse("pods 20 bare 5/s")
+	if err != nil {
+		t.Fatal(err)
+	}
+	d, err := diagnose.Run(refusing{r}, detectors.All)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := `15 of 20 requests of the load were refused, 12 with 403: pods "web-3" is forbidden: [2J gate.example.com says no`
+	if !slices.Contains(d.InvalidReasons, want) {
+		t.Errorf("%q, want %q", d.InvalidReasons, want)
 	}
 }

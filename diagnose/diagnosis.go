@@ -110,7 +110,8 @@ func (d *Diagnosis) Err() error {
 }
 
 // Harness is what our own processes cost, from the first pod created to the
-// last one running. Null where processes were not recorded.
+// last one running, and over the whole load where none ran. Null where
+// processes were not recorded.
 type Harness struct {
 	CPUSeconds         *float64 `json:"cpuSeconds"`
 	MillisecondsPerPod *float64 `json:"millisecondsPerPod"`

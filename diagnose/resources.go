@@ -511,10 +511,8 @@ func (v *View) accountHarness() {
 		last = max(last, v.arrived(p))
 	}
 	w := record.Window{Start: time.UnixMicro(first), End: time.UnixMicro(last)}
-	if v.Observed { // what watching cost, whether pods came or not
+	if v.Observed || first == 0 || last <= first { // whether pods came or not
 		w = v.Load
-	} else if first == 0 || last <= first {
-		return
 	}
 	if !v.HasProcesses || w.Seconds() <= 0 {
 		return

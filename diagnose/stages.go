@@ -51,7 +51,8 @@ func (v *View) accountStages() {
 	patches := v.statusPatches()
 	matched, ran := 0, 0
 	owned := 0
-	v.Cut = v.Meta.Status != record.StatusComplete && v.Meta.Status != ""
+	v.Cut = v.Meta.Status != record.StatusComplete && v.Meta.Status != "" ||
+		v.noneCame()
 	for _, p := range v.Pods {
 		if p.Owner != "" {
 			owned++
@@ -128,7 +129,7 @@ func (v *View) accountStages() {
 	v.Lost.TotalPodSeconds = total
 
 	switch {
-	case !v.HasPods:
+	case !v.HasPods && !v.noneCame():
 		v.rejectStages("no pods were recorded")
 	case total <= 0:
 		v.rejectStages("no pod was observed from start to end")
@@ -265,6 +266,15 @@ func (v *View) unborn() (all []struct {
 		}
 	}
 	return all
+}
+
+// noneCame says that no pod that was asked for came to be: the watch showed none,
+// and the API server created none either. The watch alone may have been blind.
+func (v *View) noneCame() bool {
+	return v.PodsWatched && !v.Observed && v.Counts.Seen == 0 && v.Counts.Expected > 0 && v.HasRequests &&
+		!slices.ContainsFunc(v.Requests, func(r record.Request) bool {
+			return r.Verb == "create" && r.Resource == "pods" && r.Subresource == "" && r.Code < 300
+		})
 }
 
 func (v *View) rejectStages(why string) {

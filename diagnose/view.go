@@ -60,6 +60,9 @@ type View struct {
 	Counts       PodCounts
 
 	HasPods, HasOperations, HasRequests, HasProcesses, HasMachine bool
+	// PodsWatched says that pods were looked for: where HasPods is false all the
+	// same, there were none.
+	PodsWatched bool
 	// Observed says that nothing was loaded: the recording tells of a cluster at
 	// its own work. Then Load is the whole time that was watched, and a pod
 	// that is under way at its end is no fault.
@@ -71,8 +74,8 @@ type View struct {
 	// Stages are the eight in order; Together is created → bound.
 	Stages   []Stage
 	Together Stage
-	// Cut says that the run ended before its pods had come through: stages hold the
-	// waiting until then.
+	// Cut says that the run ended before its pods had come through, or that none came
+	// at all: stages hold the waiting until then.
 	Cut bool
 	// StagesOK is false where the stage data contradicts itself; StagesWhy
 	// says how. Detectors then do not assess stages.
@@ -136,6 +139,7 @@ func NewView(src Source) (*View, error) {
 
 func (v *View) read() error {
 	pods, err := v.src.Pods()
+	v.PodsWatched = err == nil && !slices.ContainsFunc(v.Meta.Gaps, func(g record.Gap) bool { return blindCollector(g) && g.Start.IsZero() })
 	pods, v.HasPods, err = optional("pods", pods, err)
 	if err != nil {
 		return err

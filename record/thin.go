@@ -65,44 +65,44 @@ func Thin(r *Recording, dir string, metrics []string, series func(metric string,
 	}
 	for _, t := range []func() error{
 		func() error {
-			return copyRows(r.Pods, func(p Pod) {
+			return copyRows(w, TablePods, r.Pods, func(p Pod) {
 				p.UID = number(p.UID)
 				w.Pod(p)
 			})
 		},
-		func() error { return copyRows(r.Operations, w.Operation) },
+		func() error { return copyRows(w, TableOperations, r.Operations, w.Operation) },
 		func() error {
-			return copyRows(r.Processes, func(p ProcessSample) {
+			return copyRows(w, TableProcesses, r.Processes, func(p ProcessSample) {
 				p.Command = cmp.Or(p.Component, "other")
 				w.Process(p)
 			})
 		},
-		func() error { return copyRows(r.MachineSamples, w.Machine) },
+		func() error { return copyRows(w, TableMachine, r.MachineSamples, w.Machine) },
 		func() error {
-			return copyRows(r.Requests, func(q Request) {
+			return copyRows(w, TableRequests, r.Requests, func(q Request) {
 				if request(&q) {
 					w.Request(q)
 				}
 			})
 		},
-		func() error { return copyRows(r.Nodes, w.Node) },
+		func() error { return copyRows(w, TableNodes, r.Nodes, w.Node) },
 		func() error {
-			return copyRows(r.Exits, func(e ProcessExit) {
+			return copyRows(w, TableExits, r.Exits, func(e ProcessExit) {
 				if e.Component == "" {
 					e.Command = "other"
 				}
 				w.Exit(e)
 			})
 		},
-		func() error { return copyRows(r.Cores, w.Core) },
-		func() error { return copyRows(r.Disks, w.Disk) },
+		func() error { return copyRows(w, TableCores, r.Cores, w.Core) },
+		func() error { return copyRows(w, TableDisks, r.Disks, w.Disk) },
 		func() error {
-			return copyRows(r.Objects, func(o ObjectChange) {
+			return copyRows(w, TableObjects, r.Objects, func(o ObjectChange) {
 				o.UID = number(o.UID)
 				w.Object(o)
 			})
 		},
-		func() error { return copyRows(r.Events, w.Event) },
+		func() error { return copyRows(w, TableEvents, r.Events, w.Event) },
 	} {
 		if err := t(); err != nil {
 			return err
@@ -168,11 +168,15 @@ func atRest(name string, ps []Point, rest time.Time) bool {
 	return true
 }
 
-// copyRows copies a table; one that was not recorded stays missing.
-func copyRows[T any](read func() ([]T, error), write func(T)) error {
+// copyRows copies a table; one that was not recorded stays missing, and one
+// without rows stays empty.
+func copyRows[T any](w *Writer, t Table, read func() ([]T, error), write func(T)) error {
 	rows, err := read()
 	if errors.Is(err, ErrMissing) {
 		return nil
+	}
+	if err == nil {
+		w.Observes(t)
 	}
 	for _, row := range rows {
 		write(row)

@@ -21,6 +21,7 @@ func TestThin(t *testing.T) {
 	}
 	w.Pod(Pod{UID: "u", Name: "p", CreatedMicros: began.UnixMicro()})
 	w.Process(ProcessSample{TimeMicros: began.UnixMicro(), PID: 1, Command: "/home/me/secret --thing"})
+	w.Observes(TableExits) // and none ended
 	for i := range 5 {
 		at := began.Add(time.Duration(i) * time.Second)
 		w.AppendSample("kept_total", map[string]string{"component": "a"}, at, float64(i))
@@ -44,6 +45,12 @@ func TestThin(t *testing.T) {
 	}
 	if len(b.Gaps) != 5 || b.Machine.Kernel != "6.1.0" {
 		t.Errorf("gaps %v, kernel %s", b.Gaps, b.Machine.Kernel)
+	}
+	if _, err := thin.Exits(); err != nil {
+		t.Errorf("a table without rows: %v", err)
+	}
+	if _, err := thin.Events(); !errors.Is(err, ErrMissing) {
+		t.Errorf("a table that was not recorded: %v", err)
 	}
 	window := Window{began, began.Add(4 * time.Second)}
 	if v, ok, err := thin.Increase("kept_total", map[string]string{"code": ""}, window); v != 4 || !ok || err != nil {

@@ -110,6 +110,9 @@ func sentence(s string) string {
 
 func pageStages(d *diagnose.Diagnosis) []PageStage {
 	pods := float64(d.Pods.Seen)
+	if pods == 0 { // those that were asked for wait all the same
+		pods = float64(d.Pods.Expected)
+	}
 	var out []PageStage
 	add := func(name string, wait, share float64, in, outRate *float64) {
 		s := PageStage{Name: name, Measured: true, WaitSeconds: wait, Share: share, RateIn: in, RateOut: outRate}

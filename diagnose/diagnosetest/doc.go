@@ -20,6 +20,7 @@
 //	pods 1500 deployment            one Deployment, submitted at once
 //	pods 1500 deployments 50        the same in 50 Deployments
 //	pods 300 bare 5/s               bare pods, each due at its time
+//	watched 60s                     no load: a cluster at its own work
 //	cores 2                         CPUs of the machine
 //	controller 20/s burst 30        its client limit, by flag (default: stock flags)
 //	controller free                 no limit to speak of
@@ -45,6 +46,7 @@
 //	nodes wait 500ms                likewise, waiting for the API server's answers
 //	etcd syncs 0.9 each 20ms        busy share of the log's writer, and its mean sync
 //	stuck 3; lost 2                 pods never running; never seen
+//	refused 500 for 20s             each pod that a controller creates, so that none comes
 //	status interrupted              how the recording ended
 //	no audit|metrics|processes|machine
 //	no flags                        an existing cluster: only the harness is known

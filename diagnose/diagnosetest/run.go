@@ -85,6 +85,9 @@ type script struct {
 	syncs                 float64
 	syncTime              time.Duration
 	stuck, lost           int
+	refused               int32 // the code of each answer to a controller's pod; 0: none is refused
+	refusedFor            float64
+	watchedFor            float64 // nothing is loaded
 	status                record.Status
 	no                    map[string]bool
 	seed                  uint64
@@ -275,6 +278,11 @@ func (s *script) say(w []string) (err error) {
 		s.stuck = int(num(1))
 	case "lost":
 		s.lost = int(num(1))
+	case "watched":
+		s.pods, s.deployments, s.bareRate = 0, 0, 1
+		s.watchedFor = dur(1).Seconds()
+	case "refused":
+		s.refused, s.refusedFor = int32(num(1)), dur(3).Seconds()
 	case "status":
 		s.status = record.Status(word(1))
 	case "no":
@@ -399,6 +407,19 @@ func (s *script) simulate() *Run {
 		pods = pods[:s.pods-s.generatorMissed]
 	}
 
+	end := s.watchedFor
+	if s.refused != 0 {
+		end = s.refusedFor
+		for range s.deployments {
+			// A key that failed comes back after 5 ms, 10 ms, 20 ms, …
+			for at, wait := jitter(10), 0.005; at < end; at, wait = at+wait, 2*wait {
+				request(at, 0.004+accept, "create", "pods", "", "", uaController)
+				r.requests[len(r.requests)-1].Code = s.refused
+			}
+		}
+		pods = nil
+	}
+
 	// Controller: slow start in batches of 500, then its bucket, which its
 	// events share, then whatever limits it otherwise.
 	bucket := newTokens(s.controller)
@@ -443,7 +464,7 @@ func (s *script) simulate() *Run {
 	}
 	sort.SliceStable(order, func(i, j int) bool { return order[i].created < order[j].created })
 	binds := newTokens(s.scheduler)
-	var decideSum, bindSum, loopFree, end float64
+	var decideSum, bindSum, loopFree float64
 	var decided [][2]float64 // when, and the sum until then
 	sigma := math.Log(1/0.3) / 2.326
 	last := len(order) - 1 - s.stuck - s.lost

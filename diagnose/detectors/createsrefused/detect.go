@@ -30,6 +30,8 @@ workqueue_retries_total says how often a key came back. Code 403 is a quota, an 
 
 **Charged.** The waiting for the controller: all of it from 20 % refusals on, where a batch hardly ever gets beyond two pods, and in proportion below. Pods that are made one at a time also cost much more CPU, so that a machine which is full of them is full for that reason.
 
+Where nothing was loaded, and nobody knows when pods were due, it is a risk, with no pods charged.
+
 **Look-alikes.** controller-limit and controller-workers (nothing is refused); 409 is a conflict, and 429 the API server's priority and fairness: neither counts here.`,
 	Detect: detect,
 }
@@ -57,14 +59,18 @@ func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
 		}
 	}
 	lost := v.Excess(diagnose.Controller)
+	held := v.StagesOK && lost > 0 && v.Symptom()
 	switch {
 	case all == 0:
 		return diagnose.NotThere("no controller created pods")
 	case refused < many || float64(refused) < share*float64(all):
 		return diagnose.NotThere("%d of %d creates of pods were refused", refused, all)
+	case held:
+	case v.Observed:
+		// Nobody knows when these pods were due. That they do not come is news.
 	case !v.StagesOK:
 		return diagnose.NotAssessed("stages: %s", v.StagesWhy)
-	case lost == 0 || !v.Symptom():
+	default:
 		return diagnose.NotThere("%d of %d creates of pods were refused, but pods lost no time waiting for a controller", refused, all)
 	}
 	most := int32(0)
@@ -77,16 +83,19 @@ func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
 	if most >= 500 {
 		resource, cause, look = "webhook", "a webhook that failed, or an API server in trouble", "the admission webhooks for pods (failurePolicy, their backends), and the FailedCreate events of the ReplicaSets, which have the reason"
 	}
+	outcome := fmt.Sprintf("%.0f %% of the pods that %s creates (code %d); after each refusal the controller starts again with one pod at a time and waits longer", 100*float64(refused)/float64(all), who, most)
+	if refused == all {
+		outcome = fmt.Sprintf("every pod that %s creates (code %d), so that none comes; after each refusal the controller waits longer", who, most)
+	}
 	by, named := refuser(v, float64(refused))
 	if named {
 		resource, cause, look = by.resource, by.cause, by.look
 	}
 	f := diagnose.Finding{
 		Class: diagnose.Bottleneck, Component: diagnose.ControllerManager, Stage: diagnose.Controller, Resource: resource, Sources: 1,
-		Cause: fmt.Sprintf("%d of %d creates of pods are refused with %d: %s", refused, all, most, cause),
-		Summary: fmt.Sprintf("The API server refuses %.0f %% of the pods that %s creates (code %d); after each refusal the controller starts again with one pod at a time and waits longer.",
-			100*float64(refused)/float64(all), who, most),
-		Claims: map[string]float64{diagnose.Controller: lost * min(1, float64(refused)/float64(all)/always)},
+		Cause:   fmt.Sprintf("%d of %d creates of pods are refused with %d: %s", refused, all, most, cause),
+		Summary: fmt.Sprintf("The API server refuses %s.", outcome),
+		Claims:  map[string]float64{diagnose.Controller: lost * min(1, float64(refused)/float64(all)/always)},
 		// Pods that come one at a time cost the API server several times as much as
 		// those of a batch, so that refusals fill the machine as well.
 		Consumes: true,
@@ -95,6 +104,9 @@ func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
 		},
 		Advice:    diagnose.Advice{Text: "Look at " + look + "."},
 		RefutedBy: "a run in which nothing is refused and pods come no faster",
+	}
+	if !held {
+		f.Class, f.Claims, f.Consumes = diagnose.Risk, nil, false
 	}
 	if named {
 		f.Sources++
