@@ -374,6 +374,47 @@ func TestEviction(t *testing.T) {
 	p.stop(time.Second)
 }
 
+// TestDeletedWhileEvicted: a pod that is deleted while its containers are stopped
+// has failed all the same, and they are told to stop once.
+func TestDeletedWhileEvicted(t *testing.T) {
+	api := newFakeAPI(t)
+	conf := api.config(1)
+	conf.StopDelay = Delay{Distribution: "constant", Median: 1}
+	var last v1.PodStatus
+	api.refuse = func(r *http.Request) int {
+		if p := api.pods["default/first"]; p != nil && r.Method == http.MethodDelete {
+			last = p.Status
+		}
+		return 0
+	}
+	p := startProcess(t, conf)
+	p.await("ready")
+	api.bindPod("first", "hollow-0", func(p *v1.Pod) {
+		p.Annotations = map[string]string{EvictSeconds: "0.2"}
+	})
+	told := func(reason string) (n int) {
+		api.mu.Lock()
+		defer api.mu.Unlock()
+		for _, e := range api.events {
+			if e.Reason == reason {
+				n++
+			}
+		}
+		return n
+	}
+	eventually(t, "the eviction is told", func() bool { return told("Evicted") == 1 && told("Killing") > 0 })
+	kills := told("Killing")
+	api.remove("first")
+	eventually(t, "no pod", func() bool { return len(api.phases()) == 0 })
+	p.stop(time.Second)
+	if last.Phase != v1.PodFailed || last.Reason != "Evicted" {
+		t.Errorf("it ended as %s %q", last.Phase, last.Reason)
+	}
+	if n := told("Killing"); n != kills {
+		t.Errorf("its containers were told to stop %d times, %d of them before it was deleted", n, kills)
+	}
+}
+
 // TestStartWaitsForToken: a kubelet mounts before it starts anything.
 func TestStartWaitsForToken(t *testing.T) {
 	api := newFakeAPI(t)

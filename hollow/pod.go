@@ -216,7 +216,7 @@ func (n *node) terminate(p *pod, now time.Time) {
 		n.enqueue(p)
 		return
 	}
-	if p.is.containers == running {
+	if p.is.containers == running && !p.evicting { // they are being stopped
 		n.killing(p, now)
 	}
 	p.stage, p.is = terminating, p.is.observe(p.generation)
@@ -247,7 +247,12 @@ func (n *node) advance(p *pod, t timer, now time.Time) {
 	at := now.Unix()
 	switch t.what {
 	case stopDue:
-		p.stage, p.is = stopped, p.is.stop(at)
+		p.stage = stopped
+		if p.evicting { // what it failed of stays
+			p.is = p.is.evict(p.shape, at)
+		} else {
+			p.is = p.is.stop(at)
+		}
 		n.release(p)
 		n.after(p, now, settleDelay, drawSettle, settleDue)
 	case settleDue:
