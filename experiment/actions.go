@@ -83,7 +83,10 @@ func (c *checker) phase(path string, p *Phase, inner bool) {
 		c.wait(at, p)
 	}
 	c.loaded = c.loaded || p.Makes() != nil
-	c.claimed = c.claimed || p.Makes() != nil && p.Makes().claimsEach() > 0
+	if o := p.Makes(); o != nil {
+		kept, own := o.claimsOfPods()
+		c.claimed = c.claimed || o.claimsEach()+kept+own > 0
+	}
 	c.makesNodes = c.makesNodes || p.Makes() != nil && p.Makes().KindName() == "Node"
 	c.ledger.step(*p)
 	c.capacity(at, p)

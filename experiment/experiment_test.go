@@ -464,6 +464,59 @@ clear: 10 operations, +0 -60 = 56, 4.5s
 	}
 }
 
+// Claims come with pods as well: those of a StatefulSet's templates stay when it is
+// scaled down, and those of ephemeral volumes go with their pod.
+func TestPlanOfPodClaims(t *testing.T) {
+	e, err := Parse("plan", []byte(`
+name: plan
+cluster: {nodes: 40, storage: {}}
+phases:
+  - name: sets
+    create:
+      count: 2
+      rate: burst
+      object:
+        apiVersion: apps/v1
+        kind: StatefulSet
+        spec:
+          replicas: 3
+          volumeClaimTemplates: [{metadata: {name: data}}, {metadata: {name: log}}]
+          template: {spec: {volumes: [{name: tmp, ephemeral: {volumeClaimTemplate: {}}}, {name: none, emptyDir: {}}]}}
+      wait: running
+  - {name: less, scale: {phase: sets, replicas: 1, rate: burst, wait: gone}}
+  - {name: more, scale: {phase: sets, replicas: 4, rate: burst, wait: running}}
+  - {name: roll, update: {phase: sets, rate: burst, wait: running}}
+  - {name: turn, churn: {phase: sets, cycles: 1, rate: burst, wait: running}}
+  - {name: pods, create: {count: 5, rate: burst, object: {apiVersion: v1, kind: Pod, spec: {volumes: [{name: tmp, ephemeral: {}}]}}}}
+  - {name: claim, create: {count: 7, rate: burst, object: {apiVersion: v1, kind: PersistentVolumeClaim}}}
+  - wait: bound
+`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var b strings.Builder
+	for _, s := range e.Plan() {
+		fmt.Fprintf(&b, "%s of %s: %+d pods, %d claims, %d with pods\n", s.Name, s.Origin(), s.Adds-s.Removes, s.Claims, s.PodClaims)
+	}
+	const want = `sets of sets: +6 pods, 0 claims, 18 with pods
+less of sets: -4 pods, 0 claims, 0 with pods
+more of sets: +6 pods, 0 claims, 10 with pods
+roll of sets: +0 pods, 0 claims, 8 with pods
+turn of sets: +0 pods, 0 claims, 12 with pods
+pods of pods: +5 pods, 0 claims, 5 with pods
+claim of claim: +0 pods, 7 claims, 0 with pods
+`
+	if b.String() != want || e.ExpectedClaims() != 60 {
+		t.Errorf("%d claims expected\n got\n%s\nwant\n%s", e.ExpectedClaims(), b.String(), want)
+	}
+	text := e.Explain()
+	for _, want := range []string{"2 StatefulSets of 3 pods each, 6 pods more with 18 claims", "5 Pods with 5 claims"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("not said: %s\n%s", want, text)
+		}
+	}
+}
+
 func TestVariables(t *testing.T) {
 	text := []byte(`
 name: sized

@@ -247,7 +247,7 @@ func (x *explainer) does(s Step) string {
 	case s.Patch != nil:
 		return fmt.Sprintf("patch the objects of %s, %s%s", s.Patch.Phase, count(s.Operations, "time"), how(s.Patch.Pacing))
 	case s.Update != nil:
-		return fmt.Sprintf("update the %s of %s, so that their controllers replace %s%s", count(s.Operations, "object"), s.Update.Phase, count(s.Adds, "pod"), how(s.Update.Pacing))
+		return fmt.Sprintf("update the %s of %s, so that their controllers replace %s%s%s", count(s.Operations, "object"), s.Update.Phase, count(s.Adds, "pod"), withClaims(s), how(s.Update.Pacing))
 	case s.Churn != nil:
 		text := fmt.Sprintf("delete %s of %s, the oldest first, and create as many new ones", count(s.Operations/2, "object"), s.Churn.Phase)
 		if s.Churn.Percent > 0 {
@@ -278,7 +278,7 @@ func (x *explainer) making(o *Objects, s Step) string {
 	case o.known().template == nil:
 		return text
 	case o.KindName() == "Pod":
-		return text
+		return text + withClaims(s)
 	case o.KindName() == "DaemonSet" && x.e.Cluster.Existing && x.e.Cluster.Nodes.All() == 0:
 		return text + " with a pod on each node"
 	}
@@ -289,11 +289,19 @@ func (x *explainer) making(o *Objects, s Step) string {
 func change(s Step) string {
 	switch {
 	case s.Adds > 0 && s.Removes > 0:
-		return fmt.Sprintf("%s in place of as many", count(s.Adds, "new pod"))
+		return fmt.Sprintf("%s%s in place of as many", count(s.Adds, "new pod"), withClaims(s))
 	case s.Removes > 0:
 		return count(s.Removes, "pod") + " less"
 	}
-	return count(s.Adds, "pod") + " more"
+	return count(s.Adds, "pod") + " more" + withClaims(s)
+}
+
+// withClaims tells of the claims that come with a step's pods.
+func withClaims(s Step) string {
+	if s.PodClaims == 0 {
+		return ""
+	}
+	return " with " + count(s.PodClaims, "claim")
 }
 
 // sending is how operations are sent.

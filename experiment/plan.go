@@ -22,6 +22,9 @@ type Step struct {
 	Total int
 	// Claims and ClaimsLess are the claims that the step asks for and gives up.
 	Claims, ClaimsLess int
+	// PodClaims are those that controllers make for the step's pods: of a
+	// StatefulSet's templates, and of ephemeral volumes.
+	PodClaims int
 	// Parallel are the steps that begin together; the step is nothing else then.
 	Parallel []Step
 }
@@ -57,12 +60,13 @@ func (e *Experiment) ExpectedPods() int {
 	return n
 }
 
-// ExpectedClaims is how many claims the steady phases ask for.
+// ExpectedClaims is how many claims the steady phases ask for, those included
+// that come with their pods.
 func (e *Experiment) ExpectedClaims() int {
 	n := 0
 	for _, s := range flat(e.Plan()) {
 		if s.Kind == KindSteady {
-			n += s.Claims
+			n += s.Claims + s.PodClaims
 		}
 	}
 	return n
@@ -70,7 +74,7 @@ func (e *Experiment) ExpectedClaims() int {
 
 // MakesClaims reports whether any phase does.
 func (e *Experiment) MakesClaims() bool {
-	return slices.ContainsFunc(flat(e.Plan()), func(s Step) bool { return s.Claims > 0 })
+	return slices.ContainsFunc(flat(e.Plan()), func(s Step) bool { return s.Claims+s.PodClaims > 0 })
 }
 
 // PeakPods is the largest number of pods that should be there at one time.
@@ -111,6 +115,8 @@ type group struct {
 	count       int // objects alive
 	each        int // pods of one object
 	claims      int // of one object
+	keeps, owns int // claims that come with a pod: see claimsOfPods
+	most        int // pods that one object has had
 	cpu, memory float64
 	next        int // index of the next object
 }
@@ -119,6 +125,8 @@ func (g *group) pods() int { return g.count * g.each }
 
 func newGroup(o *Objects, nodes int) *group {
 	g := &group{made: o, count: o.Count, each: o.PodsEach(nodes), claims: o.claimsEach(), next: o.Count}
+	g.keeps, g.owns = o.claimsOfPods()
+	g.most = g.each
 	g.cpu, g.memory = o.requests()
 	return g
 }
@@ -133,7 +141,7 @@ func (l *ledger) step(p Phase) Step {
 	for _, inner := range p.Parallel {
 		one := l.step(inner)
 		s.Adds, s.Removes, s.Operations = s.Adds+one.Adds, s.Removes+one.Removes, s.Operations+one.Operations
-		s.Claims, s.ClaimsLess = s.Claims+one.Claims, s.ClaimsLess+one.ClaimsLess
+		s.Claims, s.ClaimsLess, s.PodClaims = s.Claims+one.Claims, s.ClaimsLess+one.ClaimsLess, s.PodClaims+one.PodClaims
 		s.Parallel = append(s.Parallel, one)
 	}
 	g := l.live[p.target()]
@@ -142,6 +150,7 @@ func (l *ledger) step(p Phase) Step {
 		made := newGroup(o, l.nodes)
 		l.live[p.Name] = made
 		s.Operations, s.Adds, s.Claims = o.Count, made.pods(), made.count*made.claims
+		s.PodClaims = s.Adds * (made.keeps + made.owns)
 	case p.Read != nil:
 		s.Operations = p.Read.Operations()
 	case g == nil:
@@ -153,21 +162,24 @@ func (l *ledger) step(p Phase) Step {
 		s.Operations = g.count
 		change := (p.Scale.Replicas - g.each) * g.count
 		s.Adds, s.Removes = max(change, 0), max(-change, 0)
-		g.each = p.Scale.Replicas
+		s.PodClaims = s.Adds*g.owns + max(p.Scale.Replicas-g.most, 0)*g.count*g.keeps
+		g.each, g.most = p.Scale.Replicas, max(g.most, p.Scale.Replicas)
 	case p.Update != nil:
 		s.Operations, s.Adds, s.Removes = g.count, g.pods(), g.pods()
+		s.PodClaims = s.Adds * g.owns
 	case p.Churn != nil:
 		batch, cycles := p.Churn.Batches(g.count)
 		s.Operations = 2 * batch * cycles
 		s.Adds, s.Removes = batch*cycles*g.each, batch*cycles*g.each
 		s.Claims, s.ClaimsLess = batch*cycles*g.claims, batch*cycles*g.claims
+		s.PodClaims = s.Adds * (g.keeps + g.owns)
 		g.next += batch * cycles
 	case p.Delete != nil:
 		s.Operations, s.Removes, s.ClaimsLess = g.count, g.pods(), g.count*g.claims
 		delete(l.live, p.Delete.Phase)
 	}
 	if p.Beside { // how far it comes is not known, and nobody waits for it
-		s.Adds, s.Removes = 0, 0
+		s.Adds, s.Removes, s.PodClaims = 0, 0, 0
 	}
 	if p.Parallel == nil {
 		l.total += s.Adds - s.Removes

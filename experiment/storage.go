@@ -2,6 +2,7 @@ package experiment
 
 import (
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -99,6 +100,27 @@ func (o Objects) claimsEach() int {
 		return 1
 	}
 	return 0
+}
+
+// claimsOfPods is how many claims come with each pod of an object: kept are those
+// of a StatefulSet's templates, which the next pod of that name takes over, and
+// own those of ephemeral volumes, which go with their pod.
+func (o Objects) claimsOfPods() (kept, own int) {
+	k := o.known()
+	if o.Object == nil || k.template == nil {
+		return 0, 0
+	}
+	if o.KindName() == "StatefulSet" {
+		templates, _ := o.Object.at("spec", "volumeClaimTemplates").([]any)
+		kept = len(templates)
+	}
+	volumes, _ := o.Object.at(append(slices.Clone(k.template), "spec", "volumes")...).([]any)
+	for _, v := range volumes {
+		if v, _ := v.(map[string]any); Manifest(v).at("ephemeral") != nil {
+			own++
+		}
+	}
+	return kept, own
 }
 
 // storage checks what no single field of it can tell.

@@ -222,6 +222,15 @@ func (p *Phase) target() string {
 	return ""
 }
 
+// Origin is the phase that made the objects on which the phase works, and the
+// phase itself where it makes its own: what comes of them carries its name.
+func (p *Phase) Origin() string {
+	if of := p.target(); of != "" {
+		return of
+	}
+	return p.Name
+}
+
 // wait is the wait that is part of the phase's action.
 func (p *Phase) wait() *Wait {
 	switch {

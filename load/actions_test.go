@@ -85,6 +85,15 @@ func TestManifestsAsSent(t *testing.T) {
 					t.Errorf("%+v", s)
 				}
 			}},
+		{"apiVersion: apps/v1\nkind: StatefulSet\nspec:\n  template: {spec: {volumes: [{name: tmp, ephemeral: {volumeClaimTemplate: {metadata: {labels: {of: me}}}}}]}}\n  volumeClaimTemplates: [{metadata: {name: data}}]\n",
+			"/apis/apps/v1/namespaces/" + testNS + "/statefulsets", 1,
+			func(t *testing.T, r request) { // its claims are told from others by labels
+				s := r.object.(*appsv1.StatefulSet)
+				kept, own := s.Spec.VolumeClaimTemplates[0].Labels, s.Spec.Template.Spec.Volumes[0].Ephemeral.VolumeClaimTemplate.Labels
+				if kept[LabelRun] != testRun || kept[LabelPhase] != "load" || own[LabelRun] != testRun || own[LabelPhase] != "load" || own["of"] != "me" {
+					t.Errorf("%v, %v", kept, own)
+				}
+			}},
 		{"apiVersion: apps/v1\nkind: DaemonSet\nspec:\n" + pod[1:], "/apis/apps/v1/namespaces/" + testNS + "/daemonsets", 7,
 			func(t *testing.T, r request) {
 				if d := r.object.(*appsv1.DaemonSet); d.Spec.Template.Spec.Tolerations[0].Key != HollowTaint {

@@ -259,6 +259,11 @@ func dress(m map[string]any, c Config, phase, name string, namespaced bool) {
 	}
 	maps.Copy(part(metadata, "labels"), own)
 	var pod map[string]any
+	labelled := func(o any) {
+		if o, ok := o.(map[string]any); ok {
+			maps.Copy(part(part(o, "metadata"), "labels"), own)
+		}
+	}
 	switch {
 	case kind == "Pod":
 		pod = part(m, "spec")
@@ -271,6 +276,19 @@ func dress(m map[string]any, c Config, phase, name string, namespaced bool) {
 			spec["selector"] = map[string]any{"matchLabels": map[string]any{LabelRun: c.RunID, LabelObject: name}}
 		}
 		pod = part(template, "spec")
+		// Claims that controllers make are the run's, too.
+		claims, _ := spec["volumeClaimTemplates"].([]any)
+		for _, claim := range claims {
+			labelled(claim)
+		}
+	}
+	volumes, _ := pod["volumes"].([]any)
+	for _, v := range volumes {
+		if v, ok := v.(map[string]any); ok {
+			if ephemeral, ok := v["ephemeral"].(map[string]any); ok {
+				labelled(ephemeral["volumeClaimTemplate"])
+			}
+		}
 	}
 	if pod != nil && c.HollowNodes {
 		part(pod, "nodeSelector")[LabelRun] = c.RunID

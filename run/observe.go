@@ -124,7 +124,7 @@ func (s *session) startCollectors(ctx context.Context) (asking, reading *collect
 	}
 	mo.Targets = append(mo.Targets, metrics.Local("kubedyno", fmt.Sprintf("kubedyno@%d", os.Getpid()), promhttp.HandlerFor(introspect.NewRegistry(), promhttp.HandlerOpts{})))
 	s.process = process.New(co)
-	s.objects = objects.New(objects.Options{Config: rc, Run: s.watchedRun(), Claims: level != experiment.LevelMinimal})
+	s.objects = objects.New(objects.Options{Config: rc, Run: s.watchedRun(), Claims: level != experiment.LevelMinimal || s.o.Experiment.MakesClaims()})
 	watch := objects.LivesOptions{
 		Config: rc, Run: s.id,
 		// Where nothing is loaded there are few, and they tell a lot.

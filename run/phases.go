@@ -145,20 +145,24 @@ type asked map[string]int
 func (s *session) ask(p experiment.Step) (added, removed asked) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	a, adds, removes := s.asked, p.Adds, p.Removes
+	a, of, adds, removes := s.asked, p.Name, p.Adds, p.Removes
 	claims := p.Claims > 0 || p.ClaimsLess > 0
 	if claims {
-		a, adds, removes = s.askedClaims, p.Claims, p.ClaimsLess
+		// Claims are told apart by their labels, which are those of what they came of.
+		a, of, adds, removes = s.askedClaims, p.Origin(), p.Claims, p.ClaimsLess
+	}
+	if p.PodClaims > 0 {
+		s.askedClaims[p.Origin()] += p.PodClaims
 	}
 	a[everyPhase] += removes
-	a[p.Name] += adds
+	a[of] += adds
 	switch {
 	case adds > 0:
-		s.of, s.ofClaims = p.Name, claims
+		s.of, s.ofClaims = of, claims
 	case removes > 0:
 		s.of, s.ofClaims = everyPhase, claims
 	}
-	return asked{p.Name: a[p.Name]}, asked{everyPhase: a[everyPhase]}
+	return asked{of: a[of]}, asked{everyPhase: a[everyPhase]}
 }
 
 // all is what a wait of its own waits for.
@@ -261,7 +265,7 @@ func (s *session) leaveOut(rest []experiment.Step) error {
 	for _, p := range experiment.Flat(rest) {
 		names = append(names, p.Name)
 		if p.Kind == experiment.KindSteady {
-			pods, claims = pods+p.Adds, claims+p.Claims
+			pods, claims = pods+p.Adds, claims+p.Claims+p.PodClaims
 		}
 	}
 	text := fmt.Sprintf("left out, because they build on claims that were not bound: %s", strings.Join(names, ", "))

@@ -201,6 +201,44 @@ func TestRunClaims(t *testing.T) {
 	}
 }
 
+// Claims that controllers make for pods are followed like those of the load.
+func TestPodClaims(t *testing.T) {
+	d := diagnosed(t, performClaims(t, `
+name: sets
+cluster:
+  profile: tuned
+  nodes: 3
+  storage: {provisionDelay: 100ms, attachDelay: 100ms, mountDelay: 50ms, qps: 100, burst: 100}
+phases:
+  - name: sets
+    create:
+      count: 2
+      rate: burst
+      object:
+        apiVersion: apps/v1
+        kind: StatefulSet
+        spec:
+          replicas: 2
+          volumeClaimTemplates:
+            - {metadata: {name: data}, spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}}
+          template:
+            spec:
+              containers: [{name: main, image: registry.k8s.io/pause:3.10}]
+              volumes: [{name: tmp, ephemeral: {volumeClaimTemplate: {spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}}}}]
+      wait: running
+  - {name: more, scale: {phase: sets, replicas: 3, rate: burst, wait: running}}
+  - wait: bound
+objectives:
+  - {indicator: claim-bound, limit: 2m}
+`, "observe.level=minimal"))
+	if c := d.Claims; c == nil || c.Expected != 12 || c.Bound != 12 || c.Seen != 12 || c.Missing != "" {
+		t.Errorf("claims %+v", c)
+	}
+	if o := d.Objectives[0]; !o.Met || o.N != 12 {
+		t.Errorf("objective %+v", o)
+	}
+}
+
 // A backend that is too slow for the objective misses it; one that is too slow
 // for the wait as well leaves out what builds on it, and the run is still a
 // measurement.
