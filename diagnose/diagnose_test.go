@@ -425,3 +425,60 @@ func TestRefusedLoad(t *testing.T) {
 		t.Errorf("%q, want %q", d.InvalidReasons, want)
 	}
 }
+
+// ending is a run in which processes ended.
+type ending struct {
+	*diagnosetest.Run
+	exits []record.ProcessExit
+}
+
+func (r ending) Exits() ([]record.ProcessExit, error) { return r.exits, nil }
+
+// A component's CPU has that of children which no sample shows, and what a
+// sampled process used after its last sample, once.
+func TestCPUOfShortLives(t *testing.T) {
+	r, err := diagnosetest.Parse("pods 300 bare 5/s")
+	if err != nil {
+		t.Fatal(err)
+	}
+	plain, err := diagnose.NewView(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want, ok := plain.CPU(diagnose.Etcd, plain.Load)
+	samples, err := r.Processes()
+	if !ok || err != nil {
+		t.Fatalf("%v, %v", ok, err)
+	}
+	exit := func(pid int32, from, to time.Time, cpu float64) record.ProcessExit {
+		return record.ProcessExit{PID: pid, Component: diagnose.Etcd, StartMicros: from.UnixMicro(), TimeMicros: to.UnixMicro(), UserSeconds: cpu}
+	}
+	var exits []record.ProcessExit
+	for i := range 40 {
+		at := plain.Load.Start.Add(time.Duration(i) * time.Second)
+		exits = append(exits, exit(int32(1000+i), at, at.Add(200*time.Millisecond), 0.1))
+	}
+	// Half of it before the load, and one of another component.
+	exits = append(exits, exit(2000, plain.Load.Start.Add(-time.Second), plain.Load.Start.Add(time.Second), 3))
+	exits = append(exits, record.ProcessExit{PID: 2001, StartMicros: plain.Load.Start.UnixMicro(), TimeMicros: plain.Load.End.UnixMicro(), UserSeconds: 99})
+	// etcd itself ends after its last sample, and had used 5 s less by then.
+	last := samples[len(samples)-1]
+	for _, s := range samples {
+		if s.Component == diagnose.Etcd {
+			last = s
+		}
+	}
+	end := exit(last.PID, time.UnixMicro(last.StartMicros+9_000), time.UnixMicro(last.TimeMicros).Add(time.Second), last.UserSeconds+last.SystemSeconds+5)
+	v, err := diagnose.NewView(ending{r, append(exits, end)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, _ := v.CPU(diagnose.Etcd, v.Load)
+	if want += 40*0.1 + 1.5; math.Abs(got-want) > 1e-6 {
+		t.Errorf("etcd used %.4f s in the load, want %.4f", got, want)
+	}
+	after := record.Window{Start: time.UnixMicro(last.TimeMicros), End: v.Load.End.Add(time.Hour)}
+	if got, _ = v.CPU(diagnose.Etcd, after); math.Abs(got-5) > 1e-6 {
+		t.Errorf("etcd used %.4f s after its last sample, want 5", got)
+	}
+}

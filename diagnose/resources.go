@@ -48,6 +48,56 @@ func (v *View) groupProcesses(samples []record.ProcessSample) {
 	}
 }
 
+// sameStart is how far two tellings of a process's start may be apart: /proc
+// counts in steps of 10 ms since boot, and the moment of boot is known to some.
+const sameStart = 100_000 // µs
+
+// groupExits notes what samples do not show of a component's processes: those that
+// lived between two of them, and the CPU of others before the first and after
+// the last.
+func (v *View) groupExits(ends []record.ProcessExit) {
+	v.brief = map[string][]spell{}
+	type id struct {
+		component string
+		pid       int32
+	}
+	seen := map[id][]process{} // a PID may have been used again
+	for c, ps := range v.processes {
+		for _, p := range ps {
+			k := id{c, p.samples[0].PID}
+			seen[k] = append(seen[k], p)
+		}
+	}
+	for _, e := range ends {
+		if e.Component == "" {
+			continue
+		}
+		add := func(from, to int64, cpu float64) {
+			if cpu > 0 {
+				v.brief[e.Component] = append(v.brief[e.Component], spell{min(from, to-1), to, cpu})
+			}
+		}
+		all := e.UserSeconds + e.SystemSeconds
+		same := seen[id{e.Component, e.PID}]
+		i := slices.IndexFunc(same, func(p process) bool {
+			d := e.StartMicros - p.samples[0].StartMicros
+			return d <= sameStart && d >= -sameStart
+		})
+		if i < 0 {
+			add(e.StartMicros, e.TimeMicros, all)
+			continue
+		}
+		ss := same[i].samples
+		first, last := ss[0], ss[len(ss)-1]
+		if e.StartMicros >= v.Meta.Started.UnixMicro() { // under our eyes
+			add(e.StartMicros, first.TimeMicros, first.UserSeconds+first.SystemSeconds)
+		}
+		if e.TimeMicros > last.TimeMicros {
+			add(last.TimeMicros, e.TimeMicros, all-last.UserSeconds-last.SystemSeconds)
+		}
+	}
+}
+
 // Components are the names of all processes seen, sorted.
 func (v *View) Components() []string {
 	var names []string
@@ -58,9 +108,17 @@ func (v *View) Components() []string {
 	return names
 }
 
-// CPU is the CPU-seconds that a component used in the window.
+// CPU is the CPU-seconds that a component used in the window, with those of its
+// children that no sample shows.
 func (v *View) CPU(component string, w record.Window) (float64, bool) {
-	return v.counter(component, w, func(s record.ProcessSample) float64 { return s.UserSeconds + s.SystemSeconds })
+	sum, ok := v.counter(component, w, func(s record.ProcessSample) float64 { return s.UserSeconds + s.SystemSeconds })
+	for _, s := range v.brief[component] {
+		if part := min(s.to, w.End.UnixMicro()) - max(s.from, w.Start.UnixMicro()); part > 0 {
+			sum += s.cpuSeconds * float64(part) / float64(s.to-s.from)
+			ok = true
+		}
+	}
+	return sum, ok
 }
 
 // Throttled is how long a component's quota stopped it in the window, and in

@@ -101,6 +101,7 @@ type View struct {
 	err       error
 	processes map[string][]process // by component
 	others    map[string][]process // outside of the run, by command line
+	brief     map[string][]spell   // CPU that samples do not show, by component
 	machine   []record.MachineSample
 	idle      map[string]float64 // CPUs busy while idle, by component; Machine too
 
@@ -112,6 +113,12 @@ type View struct {
 }
 
 type process struct{ samples []record.ProcessSample }
+
+// spell is CPU that was used between two times.
+type spell struct {
+	from, to   int64 // µs
+	cpuSeconds float64
+}
 
 // NewView digests a recording. An error means that it could not be read, not
 // that something is missing from it.
@@ -212,6 +219,11 @@ func (v *View) read() error {
 		return err
 	}
 	v.groupProcesses(samples)
+	ends, err := v.src.Exits()
+	if ends, _, err = optional("exits", ends, err); err != nil {
+		return err
+	}
+	v.groupExits(ends)
 	machine, err := v.src.MachineSamples()
 	v.machine, v.HasMachine, err = optional("machine", machine, err)
 	if err != nil {
