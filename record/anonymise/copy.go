@@ -465,8 +465,12 @@ func (c *copier) arg(a string) string {
 	if c.plain[a] || c.familiar(a) && !strings.Contains(a, "/") {
 		return a
 	}
-	if changed := c.free(a); changed != a {
-		if strings.HasPrefix(a, "/") || strings.Contains(a, "://") || indexUUID(a) == 0 {
+	changed := c.free(a)
+	if strings.HasPrefix(a, "/") { // as the path of a program, of which known words stay
+		return changed
+	}
+	if changed != a {
+		if strings.Contains(a, "://") || indexUUID(a) == 0 {
 			return changed
 		}
 		if _, ok := c.addressIn(a); ok {
