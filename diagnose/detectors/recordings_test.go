@@ -105,3 +105,17 @@ func (a asked) Increase(metric string, match map[string]string, w record.Window)
 	a.listed(metric)
 	return a.Recording.Increase(metric, match, w)
 }
+
+// Where nothing even tried to create pods, that is what is said: the cause is
+// not known, and where to look is.
+func TestNobodyAsks(t *testing.T) {
+	for name, want := range map[string]bool{"no-replicaset-controller": true, "every-create-refused": false} {
+		d, err := diagnose.Run(recordtest.Open(t, recordtest.Unpack(t, name)), detectors.All)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if f := d.Findings[0]; strings.Contains(f.Summary, "nobody asked the API server to create one") != want || strings.Contains(f.Advice.Text, "--controllers") != want {
+			t.Errorf("%s: %s %s", name, f.Summary, f.Advice.Text)
+		}
+	}
+}
