@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -259,13 +260,13 @@ func processTable(rec *record.Recording, in record.Window) (*textTable, error) {
 		rows = append(rows, row{u.last.Component, k.pid, user + system, user, system, u.peak, written, u.last.Command})
 	}
 	slices.SortFunc(rows, func(a, b row) int {
-		if a.CPUSeconds != b.CPUSeconds {
-			if a.CPUSeconds > b.CPUSeconds {
-				return -1
+		outside := func(r row) int { // of those that are alike, the run's first
+			if r.Component == "" {
+				return 1
 			}
-			return 1
+			return 0
 		}
-		return int(a.PID - b.PID)
+		return cmp.Or(cmp.Compare(b.CPUSeconds, a.CPUSeconds), cmp.Compare(outside(a), outside(b)), cmp.Compare(a.PID, b.PID))
 	})
 	t := &textTable{header: []string{"COMPONENT", "PID", "CPU s", "USER s", "SYSTEM s", "PEAK MiB", "WRITTEN MiB", "COMMAND"}}
 	for _, r := range rows {
