@@ -376,7 +376,12 @@ func indicators(all []*diagnose.View) []indicator {
 			},
 			why: func(v *diagnose.View) string { return v.Stage(name).Reason }})
 	}
-	notRecorded := func(*diagnose.View) string { return "processes were not recorded" }
+	notRecorded := func(v *diagnose.View) string {
+		if len(v.Harness.ByProcess) > 0 && v.Arrived() == 0 {
+			return "no pod came"
+		}
+		return "processes were not recorded"
+	}
 	components := map[string]bool{}
 	for _, v := range all {
 		for _, p := range v.Harness.ByProcess {
@@ -389,6 +394,7 @@ func indicators(all []*diagnose.View) []indicator {
 	if !slices.ContainsFunc(all, func(v *diagnose.View) bool { return v.Arrived() > 0 }) {
 		unit, cpu = "% of a CPU", func(v *diagnose.View, s float64) float64 { return 100 * s / v.Span() }
 	}
+	counts := func(v *diagnose.View) bool { return unit != perPod || v.Arrived() > 0 }
 	is = append(is, indicator{id: "cpu.total", name: "control plane, all components", unit: unit, group: CPU, lower: true,
 		of: func(v *diagnose.View) (float64, int, bool) {
 			sum, ok := 0.0, false
@@ -398,7 +404,7 @@ func indicators(all []*diagnose.View) []indicator {
 					ok = true
 				}
 			}
-			return cpu(v, sum), v.Arrived(), ok
+			return cpu(v, sum), v.Arrived(), ok && counts(v)
 		}, why: notRecorded})
 	for _, c := range sortedKeys(components) {
 		group := CPU
@@ -409,7 +415,7 @@ func indicators(all []*diagnose.View) []indicator {
 			of: func(v *diagnose.View) (float64, int, bool) {
 				for _, p := range v.Harness.ByProcess {
 					if p.Component == c {
-						return cpu(v, p.CPUSeconds), v.Arrived(), true
+						return cpu(v, p.CPUSeconds), v.Arrived(), counts(v)
 					}
 				}
 				return 0, v.Arrived(), false

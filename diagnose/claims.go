@@ -68,8 +68,11 @@ func (v *View) accountClaims() error {
 	window, hasWindow := v.src.Steady()
 	steady := v.steadyPhases()
 	for _, o := range ops {
-		named[o.Namespace+"/"+o.Name] = named[o.Namespace+"/"+o.Name] || o.Resource == "persistentvolumeclaims"
-		if o.Resource != "persistentvolumeclaims" || !measured(steady, o.Phase, window, hasWindow, o.DueMicros) {
+		if o.Resource != "persistentvolumeclaims" {
+			continue
+		}
+		named[o.Namespace+"/"+o.Name] = true
+		if !measured(steady, o.Phase, window, hasWindow, o.DueMicros) {
 			continue
 		}
 		if o.SentMicros == 0 || o.Error != "" || o.Code >= 400 {

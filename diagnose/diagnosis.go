@@ -123,10 +123,10 @@ type Harness struct {
 
 // ProcessCPU is one component's CPU over the load window.
 type ProcessCPU struct {
-	Component          string  `json:"component"`
-	Harness            bool    `json:"harness,omitempty"`
-	CPUSeconds         float64 `json:"cpuSeconds"`
-	MillisecondsPerPod float64 `json:"millisecondsPerPod"`
+	Component          string   `json:"component"`
+	Harness            bool     `json:"harness,omitempty"`
+	CPUSeconds         float64  `json:"cpuSeconds"`
+	MillisecondsPerPod *float64 `json:"millisecondsPerPod"` // null where no pod came
 }
 
 // The eight stages of a pod, in order.

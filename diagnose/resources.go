@@ -577,7 +577,13 @@ func (v *View) accountHarness() {
 	}
 	var own, plane float64
 	ownSeen, planeSeen := false, false
-	n := float64(max(1, v.Arrived()))
+	perPod := func(cpu float64) *float64 {
+		if v.Arrived() == 0 {
+			return nil
+		}
+		ms := 1000 * cpu / float64(v.Arrived())
+		return &ms
+	}
 	for _, c := range v.Components() {
 		x, ok := v.CPU(c, w)
 		if !ok {
@@ -591,16 +597,12 @@ func (v *View) accountHarness() {
 			plane += x
 			planeSeen = true
 		}
-		v.Harness.ByProcess = append(v.Harness.ByProcess, ProcessCPU{Component: c, Harness: h, CPUSeconds: x, MillisecondsPerPod: 1000 * x / n})
+		v.Harness.ByProcess = append(v.Harness.ByProcess, ProcessCPU{Component: c, Harness: h, CPUSeconds: x, MillisecondsPerPod: perPod(x)})
 	}
 	if !ownSeen {
 		return
 	}
-	v.Harness.CPUSeconds = &own
-	if v.Arrived() > 0 {
-		ms := 1000 * own / n
-		v.Harness.MillisecondsPerPod = &ms
-	}
+	v.Harness.CPUSeconds, v.Harness.MillisecondsPerPod = &own, perPod(own)
 	if planeSeen && own+plane > 0 {
 		share := own / (own + plane)
 		v.Harness.CPUShare = &share

@@ -97,7 +97,7 @@ func benchValues(d *diagnose.Diagnosis) []benchValue {
 	add(d.Latencies.PodStartup.P50, "s/p50-startup", lower)
 	add(d.Latencies.PodStartup.P99, "s/p99-startup", lower)
 	add(d.Latencies.Intent.Max, "s/last-intent", lower)
-	if ms, ok := planePerPod(d.Harness.ByProcess); ok && d.Harness.MillisecondsPerPod != nil {
+	if ms, ok := planePerPod(d.Harness.ByProcess); ok {
 		add(&ms, "ms-cpu/pod", lower)
 		add(d.Harness.MillisecondsPerPod, "ms-cpu-harness/pod", lower)
 	}

@@ -46,6 +46,8 @@ func (r *Round) judge(d *diagnose.Diagnosis) {
 		case "cpu-per-pod":
 			if ms, ok := planePerPod(h.ByProcess); ok {
 				r.Headline[i].Value = &ms
+			} else if h.CPUSeconds != nil { // and no pod came
+				r.Headline[i].Value = nil
 			}
 		case "rate":
 			if d.Throughput != nil {
@@ -58,8 +60,8 @@ func (r *Round) judge(d *diagnose.Diagnosis) {
 
 func planePerPod(by []diagnose.ProcessCPU) (ms float64, ok bool) {
 	for _, p := range by {
-		if !p.Harness {
-			ms, ok = ms+p.MillisecondsPerPod, true
+		if !p.Harness && p.MillisecondsPerPod != nil {
+			ms, ok = ms+*p.MillisecondsPerPod, true
 		}
 	}
 	return ms, ok

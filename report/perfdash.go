@@ -57,7 +57,7 @@ func writePerfData(w io.Writer, results []Result) error {
 	}
 	cpu := map[string]*float64{}
 	for _, p := range d.Harness.ByProcess {
-		cpu[p.Component] = &p.MillisecondsPerPod
+		cpu[p.Component] = p.MillisecondsPerPod
 	}
 	item("cpu_per_pod", "ms", 1, cpu)
 	return writeJSON(w, out)

@@ -31,7 +31,7 @@ func results() []Result {
 		Throughput: &stat.Throughput{Mean: 43.21987654, N: 1480}, SchedulerPerf: &stat.SchedulerPerf{Average: 42.5, Samples: 30},
 		Latencies: diagnose.Latencies{PodStartup: diagnose.LatencyOf{N: 1500, P50: at(0.5), P99: at(1.25)}, Intent: diagnose.LatencyOf{N: 1500, Max: at(35)}},
 		Harness: diagnose.Harness{MillisecondsPerPod: at(3.5), ByProcess: []diagnose.ProcessCPU{
-			{Component: "kube-apiserver", MillisecondsPerPod: 8}, {Component: "etcd", MillisecondsPerPod: 2}, {Component: "kubedyno", Harness: true, MillisecondsPerPod: 3.5}}},
+			{Component: "kube-apiserver", MillisecondsPerPod: at(8)}, {Component: "etcd", MillisecondsPerPod: at(2)}, {Component: "kubedyno", Harness: true, MillisecondsPerPod: at(3.5)}}},
 		Findings: []diagnose.Finding{{ID: "limit", Grade: diagnose.Likely, Summary: "a client's limit \x1b[31m holds it back"}},
 		Objectives: []record.Objective{
 			{Name: "pod-startup", Indicator: "pod-startup", Quantile: 0.99, Limit: 5, Unit: "s", Assessed: true, Met: true, Value: 1.25, N: 1500},

@@ -208,7 +208,7 @@ func (t *text) numbers(d *diagnose.Diagnosis) {
 	} else {
 		row("harness cost", "not assessed", "processes were not recorded")
 	}
-	if ms, ok := planePerPod(d.Harness.ByProcess); ok && d.Harness.MillisecondsPerPod != nil {
+	if ms, ok := planePerPod(d.Harness.ByProcess); ok {
 		row("control plane", number(ms)+" ms CPU/pod", "")
 	}
 	p := d.Pods

@@ -119,3 +119,20 @@ func TestNobodyAsks(t *testing.T) {
 		}
 	}
 }
+
+// CPU was used where no pod came, but none of it for a pod.
+func TestNoPodNoCPUPerPod(t *testing.T) {
+	d, err := diagnose.Run(recordtest.Open(t, recordtest.Unpack(t, "every-create-refused")), detectors.All)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := d.Harness
+	if h.CPUSeconds == nil || *h.CPUSeconds <= 0 || h.MillisecondsPerPod != nil || len(h.ByProcess) == 0 {
+		t.Errorf("%+v", h)
+	}
+	for _, p := range h.ByProcess {
+		if p.MillisecondsPerPod != nil {
+			t.Errorf("%s: %v ms for each of no pods", p.Component, *p.MillisecondsPerPod)
+		}
+	}
+}

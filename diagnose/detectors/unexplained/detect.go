@@ -172,17 +172,14 @@ func fullest(v *diagnose.View) (most diagnose.Resource, ok bool) {
 }
 
 // nobodyAsks says so where nothing even tried to create the pods that never came.
-func nobodyAsks(v *diagnose.View, f *diagnose.Finding) {
-	asked := 0
-	for _, t := range v.TalksOf(func(t *diagnose.Talk) bool { return t.Verb == "create" && t.Resource == "pods" }) {
-		asked += t.Count
-	}
-	if asked > 0 {
-		return
+func nobodyAsks(v *diagnose.View, f *diagnose.Finding) bool {
+	if asked := v.TalksOf(func(t *diagnose.Talk) bool { return t.Verb == "create" && t.Resource == "pods" }); len(asked) > 0 {
+		return false
 	}
 	f.Summary = fmt.Sprintf("None of %d pods came, and nobody asked the API server to create one: the controller that makes them does not run, does not see what was asked for, or is stuck; the cause is unknown.", v.Counts.Expected)
 	f.Evidence = append(f.Evidence, diagnose.Evidence{Kind: "rate", Ref: "requests: create pods", Value: 0, Unit: "requests", Text: "to create a pod"})
 	f.Advice.Text = "Look whether the controller runs at all: --controllers of kube-controller-manager, who holds its lease, what it may list and watch, and what its log says."
+	return true
 }
 
 func detect(v *diagnose.View, earlier []diagnose.Finding) diagnose.Outcome {
@@ -230,14 +227,13 @@ func detect(v *diagnose.View, earlier []diagnose.Finding) diagnose.Outcome {
 	if most == diagnose.Start {
 		waitsForVolumes(v, &f)
 	}
-	if r, full := fullest(v); !nameWaiting(v, &f, most, left[most]) && full {
+	if most == diagnose.Controller && v.Counts.Seen == 0 && v.HasRequests && nobodyAsks(v, &f) {
+		// Whatever else waited, no pod waited for it.
+	} else if r, full := fullest(v); !nameWaiting(v, &f, most, left[most]) && full {
 		f.Class, f.Component, f.Resource = diagnose.Capacity, r.Component, r.Kind
 		f.Summary = fmt.Sprintf("Pods lost %.0f of %.0f pod-seconds in stage %s for a cause that is unknown; the fullest that was measured is %s, %.0f %% busy, for which work that comes in bursts waits.", left[most], v.Lost.PodSeconds, most, r.Name, 100*r.Utilisation)
 		f.Evidence = append(f.Evidence, diagnose.Evidence{Kind: "busy", Ref: "resources: " + r.Name, Value: r.Utilisation, Unit: "1", Text: fmt.Sprintf("%s was %.0f %% busy", r.Name, 100*r.Utilisation)})
 		f.RefutedBy = "a run with more of it in which pods wait as long"
-	}
-	if most == diagnose.Controller && v.Counts.Seen == 0 && v.HasRequests && f.Class == diagnose.Bottleneck {
-		nobodyAsks(v, &f)
 	}
 	if m, ok := v.MachineCPU(v.Plateau); ok {
 		f.Evidence = append(f.Evidence, diagnose.Evidence{Kind: "busy", Ref: "machine", Value: m.Share, Unit: "1", Text: fmt.Sprintf("the machine's CPU was %.0f %% busy", 100*m.Share)})

@@ -143,7 +143,7 @@ function Badges({ rounds }: { rounds: readonly Round[] }) {
       {cpus && <li>{cpus.value} CPUs</li>}
       {warnings > 0 && <li class="warn"><a href="#conditions">{warnings === 1 ? '1 warning' : `${warnings} warnings`}</a></li>}
       {cost.length > 0 ? <li>harness {cost.map((r) => `${value(r.harness.perPodMs, 'ms')}/pod (${percent(r.harness.share)})`).join(' → ')}</li>
-        : <li class="warn">harness cost not measured</li>}
+        : <li class="warn">harness cost per pod not measured</li>}
     </ul>
   )
 }
