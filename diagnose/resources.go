@@ -48,10 +48,6 @@ func (v *View) groupProcesses(samples []record.ProcessSample) {
 	}
 }
 
-// sameStart is how far two tellings of a process's start may be apart: /proc
-// counts in steps of 10 ms since boot, and the moment of boot is known to some.
-const sameStart = 100_000 // µs
-
 // groupExits notes what samples do not show of a component's processes: those that
 // lived between two of them, and the CPU of others before the first and after
 // the last.
@@ -79,10 +75,7 @@ func (v *View) groupExits(ends []record.ProcessExit) {
 		}
 		all := e.UserSeconds + e.SystemSeconds
 		same := seen[id{e.Component, e.PID}]
-		i := slices.IndexFunc(same, func(p process) bool {
-			d := e.StartMicros - p.samples[0].StartMicros
-			return d <= sameStart && d >= -sameStart
-		})
+		i := slices.IndexFunc(same, func(p process) bool { return e.Ends(p.samples[0]) })
 		if i < 0 {
 			add(e.StartMicros, e.TimeMicros, all)
 			continue

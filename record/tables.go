@@ -85,6 +85,17 @@ type ProcessExit struct {
 	WriteBytes    int64   `parquet:"write_bytes" json:"write"`  // to storage; -1 unknown
 }
 
+// Ends says whether it is the end of the process that a sample is of. Number and
+// start alone tell: an end may have been told a moment before the last sample,
+// which read a process that was ending.
+func (e ProcessExit) Ends(s ProcessSample) bool {
+	// /proc counts starts in steps of 10 ms since boot, the kernel in
+	// nanoseconds, and the moment of boot is known to some.
+	const apart = 100_000 // µs
+	d := e.StartMicros - s.StartMicros
+	return e.PID == s.PID && d <= apart && d >= -apart
+}
+
 // MachineSample is the machine at one second. Counters are since boot,
 // CPU-seconds are over all CPUs.
 type MachineSample struct {

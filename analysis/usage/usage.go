@@ -84,10 +84,6 @@ type life struct {
 // machine's own counters.
 var ErrNothing = errors.New("not assessed: the recording has no samples of processes and machine")
 
-// same is how far two tellings of a process's start may be apart: /proc counts
-// in steps of 10 ms since boot, and the moment of boot is known to some.
-const same = 100_000 // µs
-
 // Read reads the processes of a recording.
 func Read(rec *record.Recording) (*Usage, error) {
 	samples, err := rec.Processes()
@@ -159,12 +155,7 @@ func lived(samples []record.ProcessSample, began int64, ends map[int32][]record.
 		add(s.TimeMicros, s.UserSeconds+s.SystemSeconds, float64(s.VoluntarySwitches))
 	}
 	of := ends[last.PID]
-	i := slices.IndexFunc(of, func(e record.ProcessExit) bool {
-		// Its end may have been told a moment before the last sample, which read a
-		// process that was ending: number and start alone say whose it is.
-		d := e.StartMicros - last.StartMicros
-		return d <= same && d >= -same
-	})
+	i := slices.IndexFunc(of, func(e record.ProcessExit) bool { return e.Ends(last) })
 	if i >= 0 {
 		e := of[i]
 		l.ended = true
