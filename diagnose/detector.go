@@ -330,7 +330,7 @@ func (v *View) Invalid() []string {
 		why = append(why, fmt.Sprintf("the load generator never sent %d of %d requests", c.Missed, c.Requests))
 	}
 	if c.Errors > 0 {
-		why = append(why, fmt.Sprintf("%d of %d requests of the load were refused%s", c.Errors, c.Requests, v.refusal()))
+		why = append(why, fmt.Sprintf("%d of %d requests of the load failed%s", c.Errors, c.Requests, v.refusal()))
 	}
 	if bad, text := v.watchGaps(); bad {
 		why = append(why, text)
@@ -340,7 +340,7 @@ func (v *View) Invalid() []string {
 	return why
 }
 
-// refusal is how most of the load's requests were refused, with the first one's
+// refusal is how most of the load's failed requests failed, with the first one's
 // own words, which name who refused it: ", 27 with 403: …".
 func (v *View) refusal() string {
 	n, first := map[int32]int{}, map[int32]string{}

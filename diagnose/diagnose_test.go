@@ -420,7 +420,7 @@ func TestRefusedLoad(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := `15 of 20 requests of the load were refused, 12 with 403: pods "web-3" is forbidden: [2J gate.example.com says no`
+	want := `15 of 20 requests of the load failed, 12 with 403: pods "web-3" is forbidden: [2J gate.example.com says no`
 	if !slices.Contains(d.InvalidReasons, want) {
 		t.Errorf("%q, want %q", d.InvalidReasons, want)
 	}

@@ -490,6 +490,8 @@ phases:
   - {name: pods, create: {count: 5, rate: burst, object: {apiVersion: v1, kind: Pod, spec: {volumes: [{name: tmp, ephemeral: {}}]}}}}
   - {name: claim, create: {count: 7, rate: burst, object: {apiVersion: v1, kind: PersistentVolumeClaim}}}
   - wait: bound
+objectives:
+  - {indicator: claim-bound, limit: 30s}
 `))
 	if err != nil {
 		t.Fatal(err)
@@ -510,7 +512,10 @@ claim of claim: +0 pods, 7 claims, 0 with pods
 		t.Errorf("%d claims expected\n got\n%s\nwant\n%s", e.ExpectedClaims(), b.String(), want)
 	}
 	text := e.Explain()
-	for _, want := range []string{"2 StatefulSets of 3 pods each, 6 pods more with 18 claims", "5 Pods with 5 claims"} {
+	for _, want := range []string{
+		"2 StatefulSets of 3 pods each, 6 pods more with 18 claims", "5 Pods with 5 claims",
+		"within 30s of when it is due, or of its creation where a controller makes it",
+	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("not said: %s\n%s", want, text)
 		}

@@ -380,7 +380,14 @@ func (x *explainer) judged() {
 			if o.Quantile == 1 {
 				which = "the last claim is bound"
 			}
-			x.line("  %s: %s within %s of when it is due", o.Name, which, o.Limit)
+			since := "of when it is due"
+			switch own, controllers := x.e.claimsBySource(); {
+			case own == 0 && controllers > 0:
+				since = "of its creation"
+			case controllers > 0:
+				since += ", or of its creation where a controller makes it"
+			}
+			x.line("  %s: %s within %s %s", o.Name, which, o.Limit, since)
 		case ClaimFailures:
 			x.line("  %s: at most %s failed operations and warnings about claims", o.Name, o.Limit)
 		case IntentLatency:

@@ -63,13 +63,19 @@ func (e *Experiment) ExpectedPods() int {
 // ExpectedClaims is how many claims the steady phases ask for, those included
 // that come with their pods.
 func (e *Experiment) ExpectedClaims() int {
-	n := 0
+	own, controllers := e.claimsBySource()
+	return own + controllers
+}
+
+// claimsBySource are those that the load itself asks for in steady phases, and
+// those that controllers make there.
+func (e *Experiment) claimsBySource() (own, controllers int) {
 	for _, s := range flat(e.Plan()) {
 		if s.Kind == KindSteady {
-			n += s.Claims + s.PodClaims
+			own, controllers = own+s.Claims, controllers+s.PodClaims
 		}
 	}
-	return n
+	return own, controllers
 }
 
 // MakesClaims reports whether any phase does.
