@@ -483,7 +483,7 @@ func TestCancelEndsAPhaseAndNotTheProcess(t *testing.T) {
 	began := time.Now()
 	n := 0
 	s, err := w.Run(ctx, podPhase(1000, "50/s"), func(record.Operation) { n++ })
-	if took := time.Since(began); took > 1500*time.Millisecond {
+	if took := time.Since(began); took > 10*time.Second { // the phase takes 20 s, an answer a minute
 		t.Errorf("took %v", took)
 	}
 	if !errors.Is(err, context.Canceled) || s.Sent == 0 || s.Failed != s.Sent || s.Sent+s.Missed != 1000 || n != 1000 {
@@ -504,7 +504,7 @@ func TestStopInMidPhase(t *testing.T) {
 		if err := w.Stop(); err != nil {
 			t.Error(err)
 		}
-		if took := time.Since(began); took > time.Second {
+		if took := time.Since(began); took > 10*time.Second { // the phase takes 20 s, an answer a minute
 			t.Errorf("stopping took %v", took)
 		}
 	})
@@ -558,7 +558,7 @@ func TestKilledParentEndsGenerator(t *testing.T) {
 	}
 	_ = parent.Wait() // signal: killed
 	for began := time.Now(); running(pid); time.Sleep(10 * time.Millisecond) {
-		if time.Since(began) > time.Second {
+		if time.Since(began) > 10*time.Second {
 			t.Fatalf("the generator (pid %d) outlives its parent", pid)
 		}
 	}

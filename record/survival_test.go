@@ -90,7 +90,7 @@ func testKillNine(t *testing.T, life time.Duration) {
 	var committed, old int64 // old: what was written a second before the end
 	var times []int64
 	lines := bufio.NewScanner(out)
-	var killed time.Time
+	killed := make(chan time.Time, 1)
 	for first := true; lines.Scan(); first = false {
 		var micros int64
 		if _, err := fmt.Sscan(lines.Text(), &committed, &micros); err != nil {
@@ -103,13 +103,19 @@ func testKillNine(t *testing.T, life time.Duration) {
 			if !errors.Is(err, ErrLive) || !errors.As(err, &live) || live.PID != cmd.Process.Pid {
 				t.Errorf("opening a live recording: %v; want the writer, %d", err, cmd.Process.Pid)
 			}
-			time.AfterFunc(life, func() { _ = cmd.Process.Kill() })
-			killed = time.Now().Add(life)
+			time.AfterFunc(life, func() {
+				_ = cmd.Process.Kill()
+				killed <- time.Now()
+			})
 		}
 	}
-	_ = cmd.Wait() // killed
+	if len(times) == 0 {
+		t.Fatalf("the writer has written nothing: %v", cmd.Wait())
+	}
+	end := <-killed
+	_ = cmd.Wait()
 	for i, micros := range times {
-		if time.UnixMicro(micros).Before(killed.Add(-time.Second)) {
+		if time.UnixMicro(micros).Before(end.Add(-time.Second)) {
 			old = int64(i + 1)
 		}
 	}
@@ -123,7 +129,7 @@ func testKillNine(t *testing.T, life time.Duration) {
 	if m.Status != StatusIncomplete || len(m.Invalid) != 1 || !strings.Contains(m.EndReason, fmt.Sprintf("process %d", cmd.Process.Pid)) || !strings.Contains(m.EndReason, "in phase steady") {
 		t.Errorf("meta: %s, %q, %q", m.Status, m.EndReason, m.Invalid)
 	}
-	if d := m.Ended.Sub(killed); d > 500*time.Millisecond || d < -2*time.Second {
+	if d := m.Ended.Sub(end); d > 500*time.Millisecond || d < -2*time.Second {
 		t.Errorf("it ends %v after the kill", d)
 	}
 	if !m.Phases[0].End.Equal(m.Ended) {

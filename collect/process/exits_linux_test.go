@@ -243,7 +243,7 @@ func TestOrphanAndSignal(t *testing.T) {
 		if err := killed.Start(); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(400 * time.Millisecond)
+		time.Sleep(time.Second) // for a sample of it
 		killed.Process.Kill()
 		killed.Wait()
 		time.Sleep(200 * time.Millisecond)

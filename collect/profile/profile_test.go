@@ -172,7 +172,7 @@ func TestWindow(t *testing.T) {
 	if err := c.Capture(t.Context(), "steady", 3); err != nil {
 		t.Error(err)
 	}
-	if took := time.Since(began); took > 3500*time.Millisecond {
+	if took := time.Since(began); took > 3900*time.Millisecond { // patience is a second
 		t.Errorf("took %v", took)
 	}
 	if err := c.Snapshot(t.Context(), "steady"); err != nil {
@@ -255,7 +255,7 @@ func TestPhaseEnds(t *testing.T) {
 			t.Error(err)
 		}
 		cancel()
-		if late := time.Since(ended); late > 200*time.Millisecond {
+		if late := time.Since(ended); late > 400*time.Millisecond { // the slice would last 500 ms more
 			t.Errorf("%s: %v late", how, late)
 		}
 		if how == "phase" {
