@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
@@ -242,10 +243,11 @@ func (s *session) perform(ctx context.Context) (err error) {
 		// On a cluster that is not ours nothing of the run may stay. A lab
 		// goes as a whole.
 		if s.o.Existing {
-			clean, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTimeout)
+			kept := context.WithoutCancel(ctx)
+			clean, cancel := context.WithTimeout(kept, cleanupTimeout)
 			defer cancel()
 			s.note("removing the run's objects")
-			err = errors.Join(err, worker.Cleanup(clean), s.namespaceGone(clean, worker.Namespace()))
+			err = errors.Join(err, worker.Cleanup(clean), s.namespaceGone(kept, worker.Namespace()))
 		}
 		if s.metrics != nil { // nobody will answer any more
 			s.metrics.Remove(load.ProcessName, loadInstance(worker))
@@ -285,11 +287,12 @@ func (s *session) perform(ctx context.Context) (err error) {
 
 func loadInstance(w *load.Worker) string { return fmt.Sprintf("%s@%d", load.ProcessName, w.PID()) }
 
-// cleanupTimeout bounds the deletion of a run's objects from a cluster that is
-// not ours: namespaces with thousands of pods take minutes on a slow one.
+// cleanupTimeout is how long the deletion of a run's objects from a cluster that is
+// not ours may stand still.
 const cleanupTimeout = 5 * time.Minute
 
-// namespaceGone waits until the API server has removed the run's namespace. The
+// namespaceGone waits until the API server has removed the run's namespace, as long
+// as less is left of it all the time: tens of thousands of pods take many minutes. The
 // hollow nodes have to live as long: they are the ones who let its pods go.
 func (s *session) namespaceGone(ctx context.Context, name string) error {
 	rc, err := s.plane.RESTConfig("load")
@@ -302,17 +305,48 @@ func (s *session) namespaceGone(ctx context.Context, name string) error {
 	}
 	tick := time.NewTicker(500 * time.Millisecond)
 	defer tick.Stop()
+	left, moved := "", s.o.Now()
 	for {
-		_, err := client.CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{})
-		if apierrors.IsNotFound(err) {
+		now, gone := whatIsLeft(ctx, client, name)
+		if gone {
 			return nil
+		}
+		if now != "" && now != left {
+			left, moved = now, s.o.Now()
+		}
+		if s.o.Now().Sub(moved) > cleanupTimeout {
+			return fmt.Errorf("namespace %s was deleted, but nothing more of it has gone for %v%s; kubedyno clean --run %s takes it away", name, cleanupTimeout, left, s.id)
 		}
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
-			return fmt.Errorf("namespace %s was deleted but is still there after %v; kubedyno clean --run %s takes it away", name, cleanupTimeout, s.id)
+			return fmt.Errorf("wait for namespace %s to go: %w", name, ctx.Err())
 		}
 	}
+}
+
+// whatIsLeft says what an API server tells of a namespace that is on its way out;
+// nothing where it does not answer.
+func whatIsLeft(ctx context.Context, client kubernetes.Interface, name string) (text string, gone bool) {
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	ns, err := client.CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{})
+	if err != nil {
+		return "", apierrors.IsNotFound(err)
+	}
+	if pods, err := client.CoreV1().Pods(name).List(ctx, metav1.ListOptions{Limit: 1}); err == nil {
+		n := int64(len(pods.Items))
+		if more := pods.RemainingItemCount; more != nil {
+			n += *more
+		}
+		text = fmt.Sprintf("; pods left: %d", n)
+	}
+	for _, c := range ns.Status.Conditions {
+		if c.Status == corev1.ConditionTrue {
+			text += "; " + c.Message
+		}
+	}
+	return text, false
 }
 
 // enter begins a phase of the recording.

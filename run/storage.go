@@ -147,9 +147,7 @@ func (s *session) stopStorage(ctx context.Context) error {
 		errs = append(errs, r.Stop(stop))
 	}
 	if s.o.Existing && s.csi.installed {
-		gone, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTimeout)
-		defer cancel()
-		errs = append(errs, s.csi.driver.Remove(stop, s.csi.client), s.namespaceGone(gone, s.csi.driver.Namespace))
+		errs = append(errs, s.csi.driver.Remove(stop, s.csi.client), s.namespaceGone(context.WithoutCancel(ctx), s.csi.driver.Namespace))
 	}
 	return errors.Join(errs...)
 }
