@@ -143,6 +143,10 @@ type Change struct {
 	// Flat, in place of Factor, is how far from 1 the ratio may be: that the change
 	// does nothing that matters.
 	Flat float64 `yaml:"flat"`
+	// Per is what the number is divided by in each run: CPU of something that does the
+	// same work in both arms, and so tells how fast the machine was during the run. A
+	// virtual machine's speed differs by a tenth from one run to the next.
+	Per *Measure `yaml:"per"`
 }
 
 // Number is a row of the table of numbers.
@@ -231,6 +235,11 @@ func (c *Case) check(name string) error {
 		case e.Change != nil:
 			if err = e.Change.check(); err == nil && (e.Change.Factor > 0) == (e.Change.Flat > 0) {
 				err = errors.New("a change needs a factor, or flat")
+			}
+			if per := e.Change.Per; err == nil && per != nil {
+				if err = per.check(); err != nil {
+					err = fmt.Errorf("per: %w", err)
+				}
 			}
 		case len(e.Order) == 1:
 			err = errors.New("an order of one: say first")

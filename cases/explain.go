@@ -66,10 +66,16 @@ func (e Expectation) text() string {
 			bounds = append(bounds, "at most "+number(*e.Number.Most))
 		}
 		return fmt.Sprintf("%s %s %s", e.Number.Of, strings.Join(bounds, ", "), e.Number.Unit())
-	case e.Change.Flat > 0:
-		return fmt.Sprintf("%s stays within a factor of %s", e.Change.Of, number(1+e.Change.Flat))
-	case e.Change.Factor < 1:
-		return fmt.Sprintf("%s at most × %s", e.Change.Of, number(e.Change.Factor))
 	}
-	return fmt.Sprintf("%s at least × %s", e.Change.Of, number(e.Change.Factor))
+	of := e.Change.Of
+	if e.Change.Per != nil {
+		of += fmt.Sprintf(", divided by %s,", e.Change.Per)
+	}
+	switch {
+	case e.Change.Flat > 0:
+		return fmt.Sprintf("%s stays within a factor of %s", of, number(1+e.Change.Flat))
+	case e.Change.Factor < 1:
+		return fmt.Sprintf("%s at most × %s", of, number(e.Change.Factor))
+	}
+	return fmt.Sprintf("%s at least × %s", of, number(e.Change.Factor))
 }

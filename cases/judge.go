@@ -1,6 +1,7 @@
 package cases
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -41,6 +42,9 @@ func (c *Case) measures() []*Measure {
 			all = append(all, &e.Number.Measure)
 		case e.Change != nil:
 			all = append(all, &e.Change.Measure)
+			if e.Change.Per != nil {
+				all = append(all, e.Change.Per)
+			}
 		}
 	}
 	for i := range c.Numbers {
@@ -325,15 +329,38 @@ func (b *Bounded) judge(of []Facts, v *Verdict) {
 
 func (c *Change) judge(from, to []Facts, quick bool, v *Verdict) {
 	a, missing := values(from, &c.Measure)
-	if missing == "" {
-		var b []float64
-		if b, missing = values(to, &c.Measure); missing == "" {
-			a, b = inTurns(from, to, a, b)
-			c.compare(a, b, quick, v)
-			return
+	b, none := values(to, &c.Measure)
+	text := ""
+	if missing == "" && none == "" && c.Per != nil {
+		text = c.inWords(a, b) + "; "
+		if missing = divide(a, from, c.Per); missing == "" {
+			missing = divide(b, to, c.Per)
 		}
 	}
-	v.Outcome, v.Text = Unknown, missing
+	if missing = cmp.Or(missing, none); missing != "" {
+		v.Outcome, v.Text = Unknown, missing
+		return
+	}
+	a, b = inTurns(from, to, a, b)
+	c.compare(a, b, quick, v)
+	v.Text = text + v.Text
+}
+
+// divide divides each run's value by another measure of the same run.
+func divide(xs []float64, of []Facts, by *Measure) (missing string) {
+	per, missing := values(of, by)
+	for i, p := range per {
+		if p <= 0 {
+			return fmt.Sprintf("%s: %s is %s", of[i].Recording, by, number(p))
+		}
+		xs[i] /= p
+	}
+	return missing
+}
+
+// inWords are the medians of two arms.
+func (c *Change) inWords(a, b []float64) string {
+	return fmt.Sprintf("%s → %s %s", number(stat.Median(a)), number(stat.Median(b)), c.Unit())
 }
 
 // compare judges the ratios of values of the same turns, b's to a's: the speed of a
@@ -345,7 +372,10 @@ func (c *Change) compare(a, b []float64, quick bool, v *Verdict) {
 		return
 	}
 	was, is := stat.Median(a), stat.Median(b)
-	v.Text = fmt.Sprintf("%s → %s %s", number(was), number(is), c.Unit())
+	v.Text = c.inWords(a, b)
+	if c.Per != nil {
+		v.Text = fmt.Sprintf("divided by %s %s → %s", c.Per, number(was), number(is))
+	}
 	la, okA := stat.Logs(a)
 	lb, okB := stat.Logs(b)
 	if !okA || !okB { // there is no ratio to nothing

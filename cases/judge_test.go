@@ -85,6 +85,14 @@ func numbers(xs ...float64) (fs []Facts) {
 	return fs
 }
 
+// beside gives each run a second number.
+func beside(fs []Facts, xs ...float64) []Facts {
+	for i := range fs {
+		fs[i].Readings[(&Measure{Of: "cpu", Component: "etcd"}).key()] = Reading{Value: xs[i]}
+	}
+	return fs
+}
+
 // later are runs of later turns.
 func later(fs []Facts) []Facts {
 	for i := range fs {
@@ -123,6 +131,7 @@ func TestJudge(t *testing.T) {
 	fine.Full = true
 	twice := Expectation{Change: &Change{Measure: last, From: "a", To: "b", Factor: 2}}
 	flat := Expectation{Change: &Change{Measure: last, From: "a", To: "b", Flat: 0.25}}
+	per := Expectation{Change: &Change{Measure: last, From: "a", To: "b", Flat: 0.1, Per: &Measure{Of: "cpu", Component: "etcd"}}}
 	for _, c := range []struct {
 		name  string
 		e     Expectation
@@ -166,6 +175,12 @@ func TestJudge(t *testing.T) {
 		{"less in each turn", fine, numbers(10, 14, 19, 27), numbers(4.9, 6.9, 9.2, 13.4), false, Held, "× 0.49"},
 		{"alike in each turn", flat, numbers(10, 14, 19, 27), numbers(10.3, 13.6, 19.2, 26.7), false, Held, "× 1"},
 		{"by chance of the machine", flat, numbers(10, 14, 19, 27), numbers(27, 14, 19, 10), false, Failed, "× 1,"},
+		// One whose speed changes within turns, and a number that tells how fast it was.
+		{"alike by the same work", per, beside(numbers(10, 14, 19, 27), 5, 7, 9.4, 13.6), beside(numbers(14, 10, 27, 19), 7.1, 5, 13.4, 9.5), false, Held,
+			"16.5 → 16.5 s; divided by cpu of etcd 2 → 2, × 0.9"},
+		{"not alike by the same work", per, beside(numbers(10, 14, 19, 27), 5, 7, 9.4, 13.6), beside(numbers(14, 10, 27, 19), 5, 3.5, 9.5, 7), false, Failed, "× 1.4"},
+		{"no same work", per, beside(numbers(10), 5), numbers(10), true, Unknown, "not read"},
+		{"nothing to divide by", per, beside(numbers(10), 5), beside(numbers(10), 0), true, Unknown, "cpu of etcd is 0"},
 		{"never in one turn", half, numbers(20), later(numbers(5)), true, Unknown, "no turn"},
 		{"less, and no interval", half, numbers(20), numbers(5), false, Unknown, "without an interval"},
 		{"less, quickly", half, numbers(20), numbers(5), true, Held, "without an interval"},

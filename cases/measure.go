@@ -455,6 +455,16 @@ func (m *Measure) check() error {
 	return nil
 }
 
+// String is the measure in words.
+func (m *Measure) String() string {
+	parts := slices.Concat([]string{m.Component, m.Command, m.Kind}, m.Functions, m.Agents, m.Verbs, m.Resources)
+	parts = slices.DeleteFunc(parts, func(s string) bool { return s == "" })
+	if len(parts) == 0 {
+		return m.Of
+	}
+	return m.Of + " of " + strings.Join(parts, ", ")
+}
+
 // Read reads it from a run.
 func (m *Measure) Read(rec *record.Recording, d *diagnose.Diagnosis) Reading {
 	k, ok := m.kind()
