@@ -5,6 +5,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
+	"regexp"
+	"strconv"
 	"sync"
 	"time"
 
@@ -305,17 +308,21 @@ func (s *session) namespaceGone(ctx context.Context, name string) error {
 	}
 	tick := time.NewTicker(500 * time.Millisecond)
 	defer tick.Stop()
-	left, moved := "", s.o.Now()
+	least, moved := remains{pods: math.MaxInt64, objects: math.MaxInt64}, s.o.Now()
 	for {
-		now, gone := whatIsLeft(ctx, client, name)
+		left, gone := whatIsLeft(ctx, client, name)
 		if gone {
 			return nil
 		}
-		if now != "" && now != left {
-			left, moved = now, s.o.Now()
+		if left.pods < least.pods || left.objects < least.objects {
+			moved = s.o.Now()
+		}
+		least.pods, least.objects = min(least.pods, left.pods), min(least.objects, left.objects)
+		if left.text != "" {
+			least.text = left.text
 		}
 		if s.o.Now().Sub(moved) > cleanupTimeout {
-			return fmt.Errorf("namespace %s was deleted, but nothing more of it has gone for %v%s; kubedyno clean --run %s takes it away", name, cleanupTimeout, left, s.id)
+			return fmt.Errorf("namespace %s was deleted, but nothing more of it has gone for %v%s; kubedyno clean --run %s takes it away", name, cleanupTimeout, least.text, s.id)
 		}
 		select {
 		case <-tick.C:
@@ -325,28 +332,50 @@ func (s *session) namespaceGone(ctx context.Context, name string) error {
 	}
 }
 
-// whatIsLeft says what an API server tells of a namespace that is on its way out;
-// nothing where it does not answer.
-func whatIsLeft(ctx context.Context, client kubernetes.Interface, name string) (text string, gone bool) {
+// remains is what there still is of a namespace. Each number is math.MaxInt64 where
+// the API server did not tell it, so that the first that it tells counts as progress.
+type remains struct {
+	// pods is how many there are now, objects how many of all kinds the namespace
+	// controller counted when it last looked.
+	pods, objects int64
+	// text says it, for an error.
+	text string
+}
+
+// instances is how the namespace controller words what it still finds, by resource.
+var instances = regexp.MustCompile(`has (\d+) resource instances`)
+
+// whatIsLeft says what an API server tells of a namespace that is on its way out.
+func whatIsLeft(ctx context.Context, client kubernetes.Interface, name string) (left remains, gone bool) {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
+	left = remains{pods: math.MaxInt64, objects: math.MaxInt64}
 	ns, err := client.CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{})
 	if err != nil {
-		return "", apierrors.IsNotFound(err)
+		return left, apierrors.IsNotFound(err)
 	}
 	if pods, err := client.CoreV1().Pods(name).List(ctx, metav1.ListOptions{Limit: 1}); err == nil {
 		n := int64(len(pods.Items))
 		if more := pods.RemainingItemCount; more != nil {
 			n += *more
 		}
-		text = fmt.Sprintf("; pods left: %d", n)
+		left.pods = n
+		left.text = fmt.Sprintf("; pods left: %d", n)
 	}
 	for _, c := range ns.Status.Conditions {
-		if c.Status == corev1.ConditionTrue {
-			text += "; " + c.Message
+		if c.Status != corev1.ConditionTrue {
+			continue
+		}
+		left.text += "; " + c.Message
+		if c.Type == corev1.NamespaceContentRemaining {
+			left.objects = 0
+			for _, m := range instances.FindAllStringSubmatch(c.Message, -1) {
+				n, _ := strconv.ParseInt(m[1], 10, 64)
+				left.objects += n
+			}
 		}
 	}
-	return text, false
+	return left, false
 }
 
 // enter begins a phase of the recording.
