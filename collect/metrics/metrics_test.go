@@ -311,17 +311,38 @@ func TestRestart(t *testing.T) {
 	}
 }
 
+// Scrapes go on by themselves, and are no nearer to one another than the interval.
 func TestInterval(t *testing.T) {
-	var n atomic.Int64
-	c := New(Options{Interval: 50 * time.Millisecond, Targets: []Target{Local("kubedyno", "me", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		fmt.Fprintf(w, "d %d\n", n.Add(1))
+	const interval, want = 50 * time.Millisecond, 8
+	asked := make(chan time.Time, 100)
+	c := New(Options{Interval: interval, Targets: []Target{Local("kubedyno", "me", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		select {
+		case asked <- time.Now():
+		default:
+		}
+		fmt.Fprintln(w, "d 1")
 	}))}})
+	var first, last time.Time
 	var m memory
-	if _, err := run(t, c, &m, func() { time.Sleep(time.Second) }); err != nil {
+	_, err := run(t, c, &m, func() {
+		late := time.After(20 * time.Second)
+		for n := range want {
+			select {
+			case last = <-asked:
+			case <-late:
+				t.Fatalf("%d scrapes in 20 s, one each %v was asked for", n, interval)
+			}
+			if n == 0 {
+				first = last
+			}
+		}
+	})
+	if err != nil {
 		t.Error(err)
 	}
-	if got := n.Load(); got < 5 || got > 25 {
-		t.Errorf("%d scrapes in 20 intervals", got)
+	// A scrape that stands for one due within a quarter of the interval may come that much early.
+	if took := last.Sub(first); took < (want-1)*interval*3/4 {
+		t.Errorf("%d scrapes in %v, one each %v was asked for", want, took, interval)
 	}
 }
 

@@ -49,8 +49,9 @@ func netlinkEvents() (exitSource, error) {
 	return &degraded{l, errors.New("a test wants it so")}, nil
 }
 
-// observe runs work while a collector watches, and returns what it wrote.
-func observe(t *testing.T, o Options, work func(c *Collector)) *tables {
+// observe runs work while a collector watches, and returns what it wrote. Work may
+// ask meanwhile what it has of a process.
+func observe(t *testing.T, o Options, work func(c *Collector, got *tables)) *tables {
 	t.Helper()
 	var got tables
 	ctx, stop := context.WithCancel(t.Context())
@@ -69,7 +70,7 @@ func observe(t *testing.T, o Options, work func(c *Collector)) *tables {
 	case err := <-done:
 		t.Fatal(err)
 	}
-	work(c)
+	work(c, &got)
 	stop()
 	if err := <-done; err != nil {
 		t.Fatal(err)
@@ -78,6 +79,8 @@ func observe(t *testing.T, o Options, work func(c *Collector)) *tables {
 }
 
 func (s *tables) exitsOf(pid int) (rows []record.ProcessExit) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	for _, r := range s.exits {
 		if r.PID == int32(pid) {
 			rows = append(rows, r)
@@ -108,7 +111,7 @@ func TestShortLife(t *testing.T) {
 			wrapper.Args = append(wrapper.Args, cmd.Args[1:]...)
 			wrapper.Env = cmd.Env
 			// An interval of a minute: no scan sees the processes.
-			got := observe(t, Options{Interval: time.Minute, events: source.open, Components: []Component{}}, func(c *Collector) {
+			got := observe(t, Options{Interval: time.Minute, events: source.open, Components: []Component{}}, func(c *Collector, _ *tables) {
 				if err := wrapper.Start(); err != nil {
 					t.Fatal(err)
 				}
@@ -175,7 +178,7 @@ func TestBurst(t *testing.T) {
 		used time.Duration // as wait(2) has it
 	}
 	var pids sync.Map
-	got := observe(t, Options{Interval: time.Minute, events: bpfEvents}, func(*Collector) {
+	got := observe(t, Options{Interval: time.Minute, events: bpfEvents}, func(*Collector, *tables) {
 		var wg sync.WaitGroup
 		for w := range 8 {
 			wg.Go(func() {
@@ -227,7 +230,7 @@ func TestOrphanAndSignal(t *testing.T) {
 	allowed(t, bpfEvents)
 	var grandchild int
 	killed := child("burn")
-	got := observe(t, Options{Interval: 100 * time.Millisecond, events: bpfEvents}, func(c *Collector) {
+	got := observe(t, Options{Interval: 100 * time.Millisecond, events: bpfEvents}, func(c *Collector, got *tables) {
 		gate := exec.Command("/bin/sh", "-c", `read x; exec "$0"`, os.Args[0])
 		gate.Env = append(os.Environ(), "PROCESS_TEST_CHILD=orphan")
 		in, _ := gate.StdinPipe()
@@ -243,7 +246,12 @@ func TestOrphanAndSignal(t *testing.T) {
 		if err := killed.Start(); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(time.Second) // for a sample of it
+		for until := time.Now().Add(20 * time.Second); len(got.of(killed.Process.Pid)) == 0 || len(got.exitsOf(grandchild)) == 0; time.Sleep(10 * time.Millisecond) {
+			if time.Now().After(until) {
+				t.Error("not both a sample and the grandchild's end in 20 s")
+				break
+			}
+		}
 		killed.Process.Kill()
 		killed.Wait()
 		time.Sleep(200 * time.Millisecond)
@@ -278,7 +286,7 @@ func TestOrphanAndSignal(t *testing.T) {
 func TestZombie(t *testing.T) {
 	allowed(t, bpfEvents)
 	cmd := exec.Command("/bin/sh", "-c", "exit 3")
-	got := observe(t, Options{Interval: time.Minute, events: bpfEvents}, func(*Collector) {
+	got := observe(t, Options{Interval: time.Minute, events: bpfEvents}, func(*Collector, *tables) {
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)
 		}
@@ -295,7 +303,7 @@ func TestZombie(t *testing.T) {
 func TestNoEvents(t *testing.T) {
 	got := observe(t, Options{Interval: time.Minute, events: func() (exitSource, error) {
 		return nil, errors.New("operation not permitted; run as root")
-	}}, func(*Collector) {})
+	}}, func(*Collector, *tables) {})
 	if len(got.processes) == 0 {
 		t.Error("no processes")
 	}

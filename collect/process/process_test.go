@@ -79,10 +79,15 @@ type tables struct {
 	gaps      []record.Gap
 }
 
-func (s *tables) Core(r record.CoreSample)  { s.cores = append(s.cores, r) }
-func (s *tables) Disk(r record.DiskSample)  { s.disks = append(s.disks, r) }
-func (s *tables) Exit(r record.ProcessExit) { s.exits = append(s.exits, r) }
-func (s *tables) Gap(g record.Gap)          { s.gaps = append(s.gaps, g) }
+func (s *tables) Core(r record.CoreSample) { s.cores = append(s.cores, r) }
+func (s *tables) Disk(r record.DiskSample) { s.disks = append(s.disks, r) }
+func (s *tables) Gap(g record.Gap)         { s.gaps = append(s.gaps, g) }
+
+func (s *tables) Exit(r record.ProcessExit) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.exits = append(s.exits, r)
+}
 
 func (s *tables) Process(r record.ProcessSample) {
 	s.mu.Lock()
