@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"go/ast"
+	"go/format"
 	"go/parser"
 	"go/token"
 	"io/fs"
@@ -229,6 +230,18 @@ func TestNoCatchAllPackages(t *testing.T) {
 			t.Errorf("%s: a helper sits beside its one user until a noun for it appears", p.ImportPath)
 		}
 	}
+}
+
+func TestGofmt(t *testing.T) {
+	walkGo(t, func(name string, _ *token.FileSet, _ *ast.File) {
+		source, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if formatted, err := format.Source(source); err != nil || !bytes.Equal(formatted, source) {
+			t.Errorf("%s: gofmt -w makes it another file (%v)", name, err)
+		}
+	})
 }
 
 func walkGo(t *testing.T, visit func(name string, fset *token.FileSet, file *ast.File)) {
