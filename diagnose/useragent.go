@@ -26,3 +26,15 @@ func ParseUserAgent(ua string) (program, role string) {
 	}
 	return program, role
 }
+
+// OfCluster says whether a client, by requests.Agent's short form, is a part of what
+// a cluster is made of: its control plane, or a node's agents.
+func OfCluster(agent string) bool {
+	program, _, _ := strings.Cut(agent, " ")
+	program, _, _ = strings.Cut(program, "/")
+	switch program {
+	case APIServer, ControllerManager, Scheduler, "kubelet", "kube-proxy", "cloud-controller-manager":
+		return true
+	}
+	return false
+}

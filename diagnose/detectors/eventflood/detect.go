@@ -2,7 +2,6 @@ package eventflood
 
 import (
 	"fmt"
-	"strings"
 
 	"github.com/kubedyno/kubedyno/diagnose"
 	"github.com/kubedyno/kubedyno/diagnose/detectors/internal/consumer"
@@ -65,10 +64,10 @@ func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
 	}) {
 		pods = max(pods, float64(t.Count)) // those that were not watched, too
 	}
-	if who == "" || rate < perSecond || n < share*float64(writes) || n < perPod*pods && core(who) {
+	if who == "" || rate < perSecond || n < share*float64(writes) || n < perPod*pods && diagnose.OfCluster(who) {
 		return diagnose.NotThere("the most Events were %.1f a second, by %s, %.1f for each pod", rate, nobody(who), n/pods)
 	}
-	if core(who) && v.Arrived() == 0 {
+	if diagnose.OfCluster(who) && v.Arrived() == 0 {
 		return diagnose.NotAssessed("pods that came: %s writes %.1f Events a second, which may be what they take", who, rate)
 	}
 	f := diagnose.Finding{
@@ -94,14 +93,4 @@ func nobody(who string) string {
 		return "nobody"
 	}
 	return who
-}
-
-// core says whether a client is one that writes Events for pods at work.
-func core(agent string) bool {
-	for _, c := range []string{diagnose.Scheduler, diagnose.ControllerManager, diagnose.APIServer, "kubelet"} {
-		if strings.HasPrefix(agent, c) {
-			return true
-		}
-	}
-	return false
 }

@@ -104,7 +104,7 @@ func clients(v *diagnose.View) (by []*client, all client) {
 		seconds := t.Worked()
 		all.count += t.Count
 		all.seconds += seconds
-		if t.Harness || core(t.Agent) {
+		if t.Harness || diagnose.OfCluster(t.Agent) {
 			continue
 		}
 		c := named[t.Agent]
@@ -121,17 +121,6 @@ func clients(v *diagnose.View) (by []*client, all client) {
 		return cmp.Or(cmp.Compare(b.count, a.count), strings.Compare(a.agent, b.agent))
 	})
 	return by, all
-}
-
-// core says whether a client is part of what a cluster is made of.
-func core(agent string) bool {
-	program, _, _ := strings.Cut(agent, " ")
-	program, _, _ = strings.Cut(program, "/")
-	switch program {
-	case diagnose.APIServer, diagnose.ControllerManager, diagnose.Scheduler, "kubelet", "kube-proxy", "cloud-controller-manager":
-		return true
-	}
-	return false
 }
 
 func finding(v *diagnose.View, c *client, rate, part, time, times float64, greedy bool) diagnose.Finding {

@@ -14,6 +14,9 @@ const (
 	// perWrite: requests for each write that succeeded. The one that holds a lock
 	// renews it by one write; each other candidate asks for it by a read.
 	perWrite = 1.5
+	// perHolder: as many are made by one that holds its locks alone, and reads each
+	// before it renews it; a candidate that stands by adds its reads to that.
+	perHolder = 2.1
 	// perSecond: below it nobody minds.
 	perSecond = 1.0
 	// unbound is the share of the claims from which on it is news that they were
@@ -29,7 +32,7 @@ var Detector = diagnose.Detector{
 lock every 2 s, work or no work. With n objects and r replicas that is n × r / 2 requests a second; the client's own limit then lets so few through that locks expire before they are renewed, and work is begun and given up.
 
 **Evidence.** One client reads and writes at least 10 different locks (leases, or Endpoints and ConfigMaps that it both reads and writes), reads included at least 1.5 requests for each write that succeeded, at least one a second. A steady rate
-at a round number (its client limit is used up), conflicts on locks and failed renewals in its log, where that was recorded, are further witnesses. Where the run makes claims, pods that wait for their volumes wait for this, and where a tenth of the claims or more are never bound, and there are locks for at least half of those, that is the bottleneck, however many pods ran.
+at a round number (its client limit is used up), conflicts on locks and failed renewals in its log, where that was recorded, are further witnesses. Where no write is refused, and there are two requests for each that succeeds, it is one holder of many locks, and no race. Where the run makes claims, pods that wait for their volumes wait for this, and where a tenth of the claims or more are never bound, and there are locks for at least half of those, that is the bottleneck, however many pods ran.
 
 **Look-alikes.** Renewals of nodes' leases (only writes, each by its owner: heartbeat-churn); an election with short periods (few locks); shared objects that are not locks (conflict-storm).`,
 	Detect: detect,
@@ -96,6 +99,14 @@ func finding(v *diagnose.View, talks []diagnose.Talk, names, writes, conflicts i
 		},
 		Advice:    diagnose.Advice{Text: fmt.Sprintf("Let %s hold one lock for the whole program (one leader that works on all objects, or objects shared out among replicas), read from its informer before it asks for a lock, and back off exponentially. Then %s requests a second become one renewal in 2 s for each replica. The price: one replica works, the others only stand by.", t.Agent, diagnose.Digits(rate, 3))},
 		RefutedBy: "the same client with one lock that is no faster, and no fewer requests for locks",
+	}
+	if conflicts == 0 && each < perHolder {
+		// As many reads as one that holds them all makes before it renews: nobody
+		// is seen to stand by.
+		f.Cause = fmt.Sprintf("%s keeps a lock for each of %d %s", t.Agent, names, t.Resource)
+		f.Summary = fmt.Sprintf("%s has a lock for each object: it reads and renews %d %s with %s requests a second, %.1f for each renewal. No other replica was seen to race it for them.", t.Agent, names, t.Resource, diagnose.Digits(rate, 3), each)
+		f.Evidence[1].Text = fmt.Sprintf("requests for locks; %d writes succeeded, none was refused (409)", writes)
+		f.Advice.Text = fmt.Sprintf("Let %s hold one lock for the whole program, or leave locks out where only one replica of it runs; and renew by a write alone, at the version that the last one was answered with. Then %s requests a second become one renewal in 2 s. The price of one lock: one replica works, the others only stand by.", t.Agent, diagnose.Digits(rate, 3))
 	}
 	for _, x := range talks {
 		if cv, ok := x.CV(); ok && x.Verb == "get" && cv < 0.5 {

@@ -59,7 +59,7 @@ func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
 			}
 			l := layer.Layer{Name: "webhook " + n.Label, Mean: mean, Count: count, Sources: 1,
 				Ref:    fmt.Sprintf(`%s{name="%s",operation="%s"}`, histogram, n.Label, op.Label),
-				Passes: func(t *diagnose.Talk) bool { return strings.Contains(verbs[op.Label], t.Verb) }}
+				Passes: layer.Long(v, mean, count, func(t *diagnose.Talk) bool { return strings.Contains(verbs[op.Label], t.Verb) })}
 			if quick := l.Quick(v); quick != "" {
 				why = append(why, quick)
 				continue

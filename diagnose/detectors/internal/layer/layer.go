@@ -6,6 +6,7 @@ package layer
 
 import (
 	"fmt"
+	"math"
 
 	"github.com/kubedyno/kubedyno/diagnose"
 	"github.com/kubedyno/kubedyno/diagnose/detectors/internal/consumer"
@@ -32,6 +33,21 @@ func Changes(t *diagnose.Talk) bool {
 }
 
 const filters = "apiserver_request_filter_duration_seconds"
+
+// Long are the requests among those that fits tells which can have waited a mean
+// time each, count of them: rules and selectors leave others out, whose requests
+// take less than that. Where too few are as long, all that fit may have, by turns.
+func Long(v *diagnose.View, mean, count float64, fits func(*diagnose.Talk) bool) func(*diagnose.Talk) bool {
+	long := func(t *diagnose.Talk) bool { return !t.Long && fits(t) && t.Mean >= nearly*mean }
+	n := 0
+	for _, t := range v.TalksOf(long) {
+		n += t.Count
+	}
+	if float64(n) < most*count {
+		return fits
+	}
+	return long
+}
 
 // Filter is a filter of the chain before the API server's handlers, by its own
 // clock. of is a kind of requests' seconds in it: where these tell most of the
@@ -83,19 +99,28 @@ const (
 	// crowded is the least mean where a CPU is full: whatever is asked waits for it
 	// there, and 12 ms were measured of a webhook that takes one.
 	crowded = 0.100
-	few     = 10 // requests, below which a mean is an accident
-	// most is the least part of a filter's time that requests must tell of, and
-	// nearly the share of all requests from which on it is everybody who waits.
+	// queueing is how many requests of the 5 workers that the deployment controller has
+	// are under way at once, from which on others queue.
+	queueing = 3.0
+	few      = 10 // requests, below which a mean is an accident
+	// most is the least part of a filter's time that requests must tell of, and of a
+	// layer's calls that requests as long must account for; nearly the share of all
+	// requests from which on it is everybody who waits, and of a layer's mean time
+	// from which on a request is as long.
 	most, nearly = 0.5, 0.9
 )
 
 // onTheWay are the requests that a pod passes, by the stage that waits for them.
 var onTheWay = []passage{
-	{diagnose.Accept, "create", ""}, // by the load: pods, or what owns them
+	{diagnose.Accept, "create", ""},              // by the load: pods, or what owns them
+	{diagnose.Controller, "create", replicaSets}, // of a Deployment, before its pods
 	{diagnose.Controller, "create", "pods"},
 	{diagnose.Bind, "create", "pods/binding"},
 	{diagnose.Start, "patch", "pods/status"},
 }
+
+// replicaSets are what pods wait for although no request of theirs does.
+const replicaSets = "replicasets"
 
 type passage struct{ stage, verb, resource string }
 
@@ -183,10 +208,27 @@ func (l Layer) Finding(v *diagnose.View, f *diagnose.Finding) (ok bool) {
 // Outcome ends a sentence about the layer with what a finding says of those who
 // wait for it.
 func Outcome(f *diagnose.Finding) string {
+	if f.Class == diagnose.Risk && f.Stage != "" {
+		return fmt.Sprintf("; pods wait for it in stage %s, for too short a time to count as lost.", f.Stage)
+	}
 	if f.Class == diagnose.Risk {
 		return "; nothing else was held up by it."
 	}
 	return ": " + f.Suffered + "."
+}
+
+// onceEach is the most that pods can wait for a request that is made once for many of
+// them, before any: its time each, and what they like where so many such requests are
+// under way that others queue behind them.
+func (l Layer) onceEach(v *diagnose.View, w passage) float64 {
+	seconds := 0.0
+	for _, t := range v.TalksOf(func(t *diagnose.Talk) bool { return w.holds(t) && l.Passes(t) }) {
+		seconds += t.Seconds
+	}
+	if seconds >= queueing*v.Span() {
+		return math.Inf(1)
+	}
+	return l.Mean * float64(v.Arrived())
 }
 
 // stage is the first on a pod's way whose requests pass the layer; "" where none do.
@@ -218,6 +260,10 @@ func (l Layer) claims(v *diagnose.View) map[string]float64 {
 		share := 0.0
 		if mean, _, ok := took(v, func(t *diagnose.Talk) bool { return w.holds(t) && l.Passes(t) }); ok {
 			share = min(1, l.Mean/mean)
+			if w.resource == replicaSets {
+				share = min(share, l.onceEach(v, w)/excess)
+			}
+			share = max(share, claims[stage]/excess)
 		} else if !v.HasRequests && l.Passes(&diagnose.Talk{Verb: w.verb, Resource: w.resource}) {
 			share = 1 // nobody knows who asked; the layer's own clock says it is slow
 		}
