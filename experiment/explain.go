@@ -172,7 +172,7 @@ func (x *explainer) actors() {
 			given bool
 		}{
 			{"rate", a.Rate.String(), a.Rate.PerSecond != 0}, {"count", strconv.Itoa(a.Count), a.Count != 0},
-			{"objects", strconv.Itoa(a.Objects), a.Objects != 0}, {"resource", a.Resource, a.Resource != ""},
+			{"objects", strconv.Itoa(a.Objects), a.Objects != 0}, {"bytes", strconv.Itoa(a.Bytes), a.Bytes != 0}, {"resource", a.Resource, a.Resource != ""},
 			{"qps", formatFloat(a.QPS), a.QPS != 0}, {"burst", strconv.Itoa(a.Burst), a.Burst != 0}, {"stale", "yes", a.Stale},
 			{"delay", formatDuration(a.Delay), a.Delay != 0}, {"refuse", formatFloat(a.Refuse) + " %", a.Refuse != 0},
 		} {

@@ -301,6 +301,8 @@ type Actor struct {
 	Count int `yaml:"count" rule:"min=1,max=10000"`
 	// Objects is how many objects it is about.
 	Objects int `yaml:"objects" rule:"min=1,max=100000"`
+	// Bytes is how large each of them is made, beside what it is.
+	Bytes int `yaml:"bytes" rule:"min=1,max=1000000"`
 	// Resource is what is read: pods, deployments.apps.
 	Resource string `yaml:"resource" rule:"resource"`
 	// Stale reads from the API server's cache.

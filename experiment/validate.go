@@ -388,7 +388,7 @@ var uses = map[ActorKind][]string{
 	ActScraper:       {"rate", "count", "qps", "burst"},
 	ActWatchers:      {"count", "resource"},
 	ActWebhook:       {"delay", "refuse"},
-	ActWriters:       {"rate", "count", "objects", "qps", "burst"},
+	ActWriters:       {"rate", "count", "objects", "bytes", "qps", "burst"},
 }
 
 // labOnly are the kinds of actor whose work is not confined to the run's namespace.
@@ -410,7 +410,7 @@ func (c *checker) actors() {
 		}
 		taken[a.Name] = true
 		if used, known := uses[a.Do]; known {
-			for _, key := range []string{"rate", "count", "objects", "resource", "stale", "qps", "burst", "delay", "refuse"} {
+			for _, key := range []string{"rate", "count", "objects", "bytes", "resource", "stale", "qps", "burst", "delay", "refuse"} {
 				if c.src.present(at+"."+key) && !slices.Contains(used, key) {
 					c.fail(at+"."+key, fmt.Sprintf("means nothing to %s, which has: %s", a.Do, strings.Join(used, ", ")))
 				}

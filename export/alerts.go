@@ -24,6 +24,16 @@ var Rules = []Rule{
 		Quiet:   []Line{{Series: `etcd_mvcc_db_total_size_in_bytes{job="kube-etcd"}`, Level: 9e8}, {Series: `etcd_server_quota_backend_bytes{job="kube-etcd"}`, Level: 2147483648}},
 	},
 	{
+		Alert: "LargeObjectsAreWritten", Detector: "large-objects", Severity: Info, Component: "kube-apiserver",
+		Expr: `sum by (job, resource) (rate(apiserver_request_body_size_bytes_sum[W]))
+  / sum by (job, resource) (rate(apiserver_request_body_size_bytes_count[W])) >= 32000
+  and sum by (job, resource) (rate(apiserver_request_body_size_bytes_sum[W])) >= 100000`,
+		Summary: "writes of {{ $labels.resource }} have {{ $value | humanize }}B each, 100 kB a second and more; etcd keeps each version until its next compaction",
+		Look:    "Who writes them, and whether anything in them changed: the API server's audit log. Keep what changes often apart from what is large.",
+		Fires:   []Line{{Series: `apiserver_request_body_size_bytes_sum{job="apiserver",resource="configmaps"}`, Rate: 8e5}, {Series: `apiserver_request_body_size_bytes_count{job="apiserver",resource="configmaps"}`, Rate: 10}},
+		Quiet:   []Line{{Series: `apiserver_request_body_size_bytes_sum{job="apiserver",resource="configmaps"}`, Rate: 1.5e5}, {Series: `apiserver_request_body_size_bytes_count{job="apiserver",resource="configmaps"}`, Rate: 100}},
+	},
+	{
 		Alert: "ControlPlaneCollectsGarbage", Detector: "garbage-collection", Severity: Info, Component: "control plane",
 		Expr: `sum by (job, instance) (rate(go_gc_cycles_total_gc_cycles_total[W])) >= 1.5
   and (sum by (job, instance) (rate(go_cpu_classes_gc_total_cpu_seconds_total[W]))
@@ -225,6 +235,15 @@ var Rules = []Rule{
 		"Who is asked about tokens: the authentication webhook, the OpenID provider; and how long its answers are kept."),
 	layer("RequestsWaitForAuthorization", "authorization", "apiserver_request_filter_duration_seconds", `filter="authorization"`, "", "Requests wait {{ $value | humanizeDuration }} each to be authorized",
 		"The authorization webhook's answers, and how many role bindings one namespace has."),
+	{
+		Alert: "NobodyAnswersForWebhook", Detector: "slow-webhook", Severity: Warning, Component: "kube-apiserver",
+		Expr: `sum by (job, name) (rate(apiserver_admission_webhook_fail_open_count[W]))
+  / sum by (job, name) (rate(apiserver_admission_webhook_admission_duration_seconds_count[W])) >= 0.5`,
+		Summary: "{{ $value | humanizePercentage }} of the calls of webhook {{ $labels.name }} get no answer, and the objects pass unseen",
+		Look:    "What should answer: its Service and endpoints, its port, its certificate, its network.",
+		Fires:   []Line{{Series: `apiserver_admission_webhook_fail_open_count{job="apiserver",name="a"}`, Rate: 5}, {Series: `apiserver_admission_webhook_admission_duration_seconds_count{job="apiserver",name="a"}`, Rate: 5}},
+		Quiet:   []Line{{Series: `apiserver_admission_webhook_fail_open_count{job="apiserver",name="a"}`, Rate: 1}, {Series: `apiserver_admission_webhook_admission_duration_seconds_count{job="apiserver",name="a"}`, Rate: 5}},
+	},
 	layer("WebhookIsSlow", "slow-webhook", "apiserver_admission_webhook_admission_duration_seconds", "", "name, operation", "Each {{ $labels.operation }} waits {{ $value | humanizeDuration }} for the webhook {{ $labels.name }}",
 		"What serves the webhook: its CPU, its replicas, what it asks in turn; and matchConditions that leave out what it lets pass anyway."),
 	layer("ConversionIsSlow", "slow-conversion", "apiserver_crd_conversion_webhook_duration_seconds", "", "crd_name", "Requests for {{ $labels.crd_name }} wait {{ $value | humanizeDuration }} each for its conversion webhook",

@@ -276,6 +276,31 @@ actors:
 		acted: sent("operator", "requests", 1.2),
 	},
 	{
+		Name: "large-objects", Title: "a large object is written again and again", Holds: "etcd's space and log, and the API server's CPU",
+		Parameter: Parameter{Means: "how large each of the objects is, of which ten a second are written", Kind: Number, Low: "50000", Middle: "200000", High: "800000"},
+		Right:     []Place{{Component: client("reporter"), Resource: "disk"}, {Component: client("reporter"), Resource: "cpu"}},
+		Alike:     []string{"hot-loop"},
+		Doc: `A controller keeps its state, or a report, in one ConfigMap or custom resource, and writes all of it whenever a line changes. etcd keeps each version until the next compaction, five minutes, and every watch is sent the whole.
+
+**What you see.** etcd's database and its log grow by megabytes a second, with few requests.
+
+**What tells it apart.** Bodies of a hundred kilobytes and more (apiserver_request_body_size_bytes) at a few writes a second. A hot loop is many small ones.
+
+**Remedy.** One object for each report; what changes often apart from what is large; write when it changed; a volume or an object store for the rest.`,
+		Change: `actors:
+  - {name: reporter, do: writers, rate: 10/s, count: 4, objects: 20, bytes: {{.Int}}}
+`,
+		Show: "arrivals",
+		acted: func(r *reading, v Value) Effect {
+			sum, ok := r.increase("apiserver_request_body_size_bytes_sum", on(kubeAPIServer, "resource", "configmaps"))
+			if !ok {
+				return missing("apiserver_request_body_size_bytes_sum")
+			}
+			rate := sum / r.window.Seconds()
+			return judge(rate > 4*v.N, rate, "bytes/s", "ConfigMaps of %.0f bytes were written, %.2f MB a second in all", v.N, rate/1e6)
+		},
+	},
+	{
 		Name: "fighting-controllers", Number: "F43", Title: "two controllers undo each other's work", Holds: "etcd's writes and the API server's CPU",
 		Parameter: Parameter{Means: "objects that they fight about", Kind: Number, Low: "1", Middle: "4", High: "16"},
 		Right:     []Place{{Component: client("tenant-a"), Resource: "cpu"}, {Component: client("tenant-b"), Resource: "cpu"}, {Component: client("tenant-a"), Resource: "lock"}, {Component: client("tenant-b"), Resource: "lock"}},

@@ -29,7 +29,7 @@ var LookAlikes = []Group{
 	{"many conflicts", "which objects, how many writers, and who asks for locks",
 		[]string{"conflict-storm", "fighting-controllers", "quota-conflicts", "locks-per-object"}},
 	{"many writes", "of what kind, to how many objects, and whether one client or two write the same",
-		[]string{"hot-loop", "event-flood", "heartbeat-storm", "fighting-controllers", "conflict-storm"}},
+		[]string{"hot-loop", "event-flood", "heartbeat-storm", "fighting-controllers", "conflict-storm", "large-objects"}},
 	{"many watch events", "what the events are of, and who holds the watches",
 		[]string{"watch-fanout", "endpoint-fanout", "event-flood", "heartbeat-storm"}},
 	{"pods start late on their nodes", "which step of the node takes the time, and whether its reports wait at the API server",

@@ -46,7 +46,7 @@ func (s *session) startActors(ctx context.Context, phase string) error {
 func (s *session) startActor(ctx context.Context, a experiment.Actor) error {
 	c := actor.Config{
 		Name: a.Name, Do: string(a.Do), Namespace: s.worker.Namespace(), RunID: s.id, Seed: s.o.Experiment.Seed,
-		Rate: a.Rate.PerSecond, Count: a.Count, Objects: a.Objects, Resource: a.Resource, Stale: a.Stale,
+		Rate: a.Rate.PerSecond, Count: a.Count, Objects: a.Objects, Bytes: a.Bytes, Resource: a.Resource, Stale: a.Stale,
 		QPS: float32(a.QPS), Burst: a.Burst, DelaySeconds: a.Delay.Seconds(), Refuse: a.Refuse,
 	}
 	var err error

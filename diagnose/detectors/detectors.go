@@ -35,6 +35,7 @@ import (
 	"github.com/kubedyno/kubedyno/diagnose/detectors/growingcost"
 	"github.com/kubedyno/kubedyno/diagnose/detectors/heartbeats"
 	"github.com/kubedyno/kubedyno/diagnose/detectors/idletwins"
+	"github.com/kubedyno/kubedyno/diagnose/detectors/largeobjects"
 	"github.com/kubedyno/kubedyno/diagnose/detectors/leaderelection"
 	"github.com/kubedyno/kubedyno/diagnose/detectors/liststorm"
 	"github.com/kubedyno/kubedyno/diagnose/detectors/lockherd"
@@ -84,6 +85,7 @@ var All = []diagnose.Detector{
 	heartbeats.Detector,
 	crdchurn.Detector,
 	verbosity.Detector,
+	largeobjects.Detector,
 	greedyclient.Detector,
 	policies.Detector,
 	unusualwork.Detector,

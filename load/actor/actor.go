@@ -55,6 +55,8 @@ type Config struct {
 	Count int `json:"count,omitempty"`
 	// Objects is how many objects it is about.
 	Objects int `json:"objects,omitempty"`
+	// Bytes is how large it makes each of them, beside what they are.
+	Bytes int `json:"bytes,omitempty"`
 	// Resource is what it reads: pods, deployments.apps.
 	Resource string `json:"resource,omitempty"`
 	// Stale lets it read from the API server's cache.

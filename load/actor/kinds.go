@@ -690,9 +690,13 @@ func watchers(ctx context.Context, a *actor) error {
 // writers compete for the same objects.
 func writers(ctx context.Context, a *actor) error {
 	api := a.client.CoreV1().ConfigMaps(a.Namespace)
+	var data map[string]string
+	if a.Bytes > 0 {
+		data = map[string]string{"report": strings.Repeat("x", a.Bytes)}
+	}
 	for i := range a.Objects {
 		err := until(ctx, func() error {
-			_, err := api.Create(ctx, &corev1.ConfigMap{ObjectMeta: a.object(i)}, metav1.CreateOptions{})
+			_, err := api.Create(ctx, &corev1.ConfigMap{ObjectMeta: a.object(i), Data: data}, metav1.CreateOptions{})
 			return made(err)
 		})
 		if err != nil {

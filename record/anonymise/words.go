@@ -17,7 +17,7 @@ var words = setOf(`
 	approved approver apps archive arg args array assign assigned async attach attachdetach attached attempt audit auth authentication
 	authorization authorizer auto automation autoregister autoscaler autoscaling available backend backoff backup bare base bash basic batch bind binding bindings bootstrap
 	bootstrapping bound box broadcast broken browser bucket budget buffer build builder builtin bundle bundles burst cache caches cacher call callback cancel canceled capacities capacity
-	cert certificate certificates certs change changed changes channel check checker class classes clean cleaner cleanup clear client clients clock cloud cluster clusters
+	body bodies cert certificate certificates certs change changed changes channel check checker class classes clean cleaner cleanup clear client clients clock cloud cluster clusters
 	code codec collect collected collection collector collision command commands comment commit common compact compaction complete completed component components
 	condition conditions config configmap configmaps configuration configured connect connected connection connections consistency constraint container containers content context
 	control controller controllermanager controllers controlplane conversion conversions converter copy core coredns cost count counter cpu create created creating creation creator credential credentials critical cronjob crd crds csi csr current custom
@@ -37,7 +37,7 @@ var words = setOf(`
 	package page panic parameter parent parse part partial patch path paths pause paused peer peers pending perf period permission permit persistent persistentvolume persistentvolumeclaim phase pid ping pipe
 	plain plan platform plugin plugins pod poddisruptionbudget pods podsandbox podtemplate policies policy poll pool port ports post pprof pre prefix preemption prepare priority priorityclasses private privileged probe probes process processed processes
 	processing processor prod production profile program progress proto protobuf protection protocol provider provisioned provisioner proxy public publish published publisher pull push put pvc pvs python query queue queued queues quorum quota quotas
-	raft range rate ratio raw rbac read reader readiness ready readyz reason reconcile reconciler record recorder recording recover recycler redirect reflect reflector refresh register registered registration registry
+	raft range rate ratio raw rbac read reader readiness ready readyz reason reconcile reconciler received record recorder recording recover recycler redirect reflect reflector refresh register registered registration registry
 	rejected release released remote remove removed repair replace replica replicas replicaset replicasets replication report reporter request requestheader requests require reserve reset resize resolve resolver resource resourcequota resourceclaim
 	resources rest restart restarted result results resume resync retry return review revision reviews ring role rolebinding rolebindings roles roll rollout rolling root rotate round route router rule rules run running runtime
 	sample sandbox save scale scaled scaler scaling scan schedule scheduled scheduler scheduling schema scope script search second seconds secret secrets secure select selector self send sender serve server servers service serviceaccount serviceaccounts

@@ -16,6 +16,8 @@ const (
 	// often and share: from so many requests a second, and so large a part of all,
 	// a client is greedy. Provisioners and network plugins at work had up to 0.18.
 	often, share = 20.0, 0.30
+	// A smaller part is enough where the requests are so many.
+	hundreds, fifth = 50.0, 0.20
 	// heavy, longer and few: likewise one whose requests are few, take so large a
 	// part of the time of all, and each so many times as long as those of others.
 	heavy, longer, few = 0.50, 3.0, 2.0
@@ -37,10 +39,10 @@ var Detector = diagnose.Detector{
 	Title: "One client asks for as much as all others together",
 	Doc: `The API server's work is its clients' requests. A loop without a pause, an operator that writes what has not changed, a tool that reads object by object: each request is cheap, and all of them together are not.
 
-**Evidence.** One client that is no part of the control plane or of a node sends at least 20 requests a second and 30 % of all (healthy provisioners and network plugins send 8 to 18 %); or its requests take at least half of the time of all, and each three times as long as those of others, where waiting is left out: for a seat, for webhooks, until it is known who asks and whether they may.
+**Evidence.** One client that is no part of the control plane or of a node sends at least 20 requests a second and 30 % of all, or 50 a second and 20 % (healthy provisioners and network plugins send 8 to 18 %); or its requests take at least half of the time of all, and each three times as long as those of others, where waiting is left out: for a seat, for webhooks, until it is known who asks and whether they may.
 Of writes, the API server's count of what it wrote to etcd is the second source.
 
-**Look-alikes.** Every detector that knows what is wrong with the requests comes before: list-storm, uncached-reads, event-flood, conflict-storm, lock-herd, heartbeat-churn, tug-of-war, connection-churn. A client that one of them names is left to it.`,
+**Look-alikes.** Every detector that knows what is wrong with the requests comes before: list-storm, uncached-reads, event-flood, conflict-storm, lock-herd, heartbeat-churn, tug-of-war, connection-churn, large-objects. A client that one of them names is left to it.`,
 	Detect: detect,
 }
 
@@ -78,11 +80,13 @@ func detect(v *diagnose.View, earlier []diagnose.Finding) diagnose.Outcome {
 		if others >= fewest && all.seconds > c.seconds {
 			times = c.seconds / float64(c.count) / ((all.seconds - c.seconds) / float64(others))
 		}
-		greedy := rate >= often && part >= share
+		greedy := rate >= often && part >= share || rate >= hundreds && part >= fifth
 		if !greedy && (rate < few || time < heavy || times < longer) {
 			continue
 		}
-		if slices.ContainsFunc(earlier, func(f diagnose.Finding) bool { return f.Component == "client:"+c.agent }) {
+		if slices.ContainsFunc(earlier, func(f diagnose.Finding) bool {
+			return f.Component == "client:"+c.agent || strings.Contains(f.Cause, c.agent+" ")
+		}) {
 			continue
 		}
 		found = append(found, finding(v, c, rate, part, time, times, greedy))

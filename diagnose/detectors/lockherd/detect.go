@@ -110,7 +110,7 @@ func finding(v *diagnose.View, talks []diagnose.Talk, names, writes, conflicts i
 	}
 	for _, x := range talks {
 		if cv, ok := x.CV(); ok && x.Verb == "get" && cv < 0.5 {
-			f.Evidence = append(f.Evidence, diagnose.Evidence{Kind: "pattern", Ref: "requests of " + t.Agent, Value: cv, Text: fmt.Sprintf("its reads come like a metronome (gaps vary by %.2f): its own client limit is used up by locks", cv)})
+			f.Evidence = append(f.Evidence, diagnose.Evidence{Kind: "pattern", Ref: "requests of " + t.Agent, Value: cv, Text: fmt.Sprintf("its reads come like a metronome (gaps vary by %.2f), as where a client limit is used up by locks", cv)})
 		}
 	}
 	program := t.Agent

@@ -2,6 +2,7 @@ package webhook
 
 import (
 	"fmt"
+	"math"
 	"strings"
 
 	"github.com/kubedyno/kubedyno/diagnose"
@@ -15,6 +16,10 @@ const (
 	// silent is the share of calls without an answer from which on that is what
 	// there is to say.
 	silent = 0.5
+	// fewest calls tell that nobody answers.
+	fewest = 10
+	// about is how far the requests that waited may be from its calls in number.
+	about = 0.1
 )
 
 // Detector finds the cause.
@@ -27,7 +32,7 @@ creates objects one by one, or a few at a time, creates so many fewer.
 **Evidence.** A webhook's mean time (apiserver_admission_webhook_admission_duration_seconds) is at least 10 ms and 10 % of what the requests of its operation took by the audit log, which is the second source. Pods that wait
 to be accepted, created, bound or reported are charged with its part of those requests. Where nothing suffers, one of 50 ms and more is a risk.
 
-Where at least half of the calls got no answer (apiserver_admission_webhook_fail_open_count, and _rejection_count with error_type calling_webhook_error), the finding says so: what they took is the time limit.
+Where at least half of the calls got no answer (apiserver_admission_webhook_fail_open_count, and _rejection_count with error_type calling_webhook_error), the finding says so: what they took is the time limit. Where calls fail at once and objects pass unseen, that is a risk which nobody feels (where they are refused, creates-refused tells).
 
 On a full CPU everything waits, so that there only 100 ms and more count.
 
@@ -49,7 +54,7 @@ func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
 	var found []diagnose.Finding
 	var why []string
 	for _, n := range names {
-		unanswered := noAnswer(v, n.Label)
+		unanswered, told := noAnswer(v, n.Label), false
 		operations, _ := v.IncreaseBy(diagnose.APIServer, histogram+"_sum", "operation", diagnose.Labels{"name": n.Label})
 		for _, op := range operations {
 			match := diagnose.Labels{"name": n.Label, "operation": op.Label}
@@ -57,10 +62,16 @@ func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
 			if !ok {
 				continue
 			}
+			fits := func(t *diagnose.Talk) bool { return strings.Contains(verbs[op.Label], t.Verb) }
 			l := layer.Layer{Name: "webhook " + n.Label, Mean: mean, Count: count, Sources: 1,
 				Ref:    fmt.Sprintf(`%s{name="%s",operation="%s"}`, histogram, n.Label, op.Label),
-				Passes: layer.Long(v, mean, count, func(t *diagnose.Talk) bool { return strings.Contains(verbs[op.Label], t.Verb) })}
+				Passes: layer.Long(v, mean, count, fits)}
 			if quick := l.Quick(v); quick != "" {
+				if unanswered.share >= silent && unanswered.open > unanswered.refused && count >= fewest && !told {
+					told = true // once: it is of all its operations
+					found = append(found, nobody(v, n.Label, l, unanswered))
+					continue
+				}
 				why = append(why, quick)
 				continue
 			}
@@ -73,7 +84,7 @@ func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
 				why = append(why, fmt.Sprintf("%s took %.0f ms, and nothing waited for it", l.Name, 1000*mean))
 				continue
 			}
-			f.Summary = fmt.Sprintf("Each %s waits %.0f ms for the admission webhook %s (n=%.0f)%s", op.Label, 1000*mean, n.Label, count, layer.Outcome(&f))
+			f.Summary = fmt.Sprintf("Each %s%s waits %.0f ms for the admission webhook %s (n=%.0f)%s", op.Label, of(v, l.Passes, count), 1000*mean, n.Label, count, layer.Outcome(&f))
 			if unanswered.share >= silent {
 				f.Summary += " " + unanswered.text()
 				f.Evidence = append(f.Evidence, diagnose.Evidence{Kind: "rate", Ref: fmt.Sprintf(`%s{name="%s"}, %s{name="%s",error_type="calling_webhook_error"}`, failOpen, n.Label, rejection, n.Label), Value: unanswered.open + unanswered.refused, Unit: "calls", Text: "got no answer"})
@@ -89,6 +100,43 @@ func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
 		return diagnose.Found(found...)
 	}
 	return diagnose.NotThere("%s", strings.Join(why, "; "))
+}
+
+// of says what the requests that wait for a webhook are about, where that is one
+// resource and they are about as many as its calls: its rules are not in the metrics.
+func of(v *diagnose.View, waits func(*diagnose.Talk) bool, calls float64) string {
+	resource, n := "", 0
+	for _, t := range v.TalksOf(waits) {
+		if resource != "" && t.Resource != resource {
+			return ""
+		}
+		resource = t.Resource
+		n += t.Count
+	}
+	if resource == "" || math.Abs(float64(n)-calls) > about*calls {
+		return ""
+	}
+	return " of " + resource
+}
+
+// nobody is the finding of a webhook whose calls fail at once: it holds nobody up,
+// and does not do what it is there for.
+func nobody(v *diagnose.View, name string, l layer.Layer, u unanswered) diagnose.Finding {
+	f := diagnose.Finding{
+		Class: diagnose.Risk, Component: diagnose.APIServer, Resource: "webhook", Sources: 1,
+		Cause:   fmt.Sprintf("nobody answers for webhook %s", name),
+		Summary: fmt.Sprintf("Nobody answers for the admission webhook %s. %s The calls fail at once (%.0f ms each), so that they hold nobody up.", name, u.text(), 1000*l.Mean),
+		Evidence: []diagnose.Evidence{
+			{Kind: "rate", Ref: fmt.Sprintf(`%s{name="%s"}, %s{name="%s",error_type="calling_webhook_error"}`, failOpen, name, rejection, name), Value: u.open + u.refused, Unit: "calls", Text: "got no answer"},
+			{Kind: "wait", Ref: l.Ref, Value: l.Mean, Unit: "s", Text: fmt.Sprintf("%s took %.0f ms on average (n=%.0f)", l.Name, 1000*l.Mean, l.Count)},
+		},
+		Advice:    diagnose.Advice{Text: fmt.Sprintf("Find out why nobody answers for %s: its Service and endpoints, its port, its certificate, its network. Until then what it should check or change is not checked or changed; take its configuration away where nobody needs it.", name)},
+		RefutedBy: "answers in the webhook's own log",
+	}
+	if calls, ok := v.Increase(diagnose.APIServer, histogram+"_count", diagnose.Labels{"name": name}); ok && calls > 0 {
+		f.Sources++ // both counters agree
+	}
+	return f
 }
 
 // unanswered are the calls of a webhook that failed.

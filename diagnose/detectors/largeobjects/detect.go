@@ -1,0 +1,145 @@
+package largeobjects
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/kubedyno/kubedyno/diagnose"
+	"github.com/kubedyno/kubedyno/diagnose/detectors/internal/consumer"
+)
+
+const (
+	bodies   = "apiserver_request_body_size_bytes"
+	received = "etcd_network_client_grpc_received_bytes_total"
+	// large is the mean body of a resource's writes, and perSecond what they bring.
+	// Bodies of pods, deployments and nodes have 1 to 20 kB; a hundred pods a second
+	// bring some 500 kB.
+	large, perSecond = 32e3, 100e3
+	// least is how many writes are more than an accident.
+	least = 20
+	// kept is how long etcd keeps what was overwritten: the API server asks for a
+	// compaction every five minutes (--etcd-compaction-interval).
+	kept = 300.0
+	// theirs is the share of a resource's writes from which on a client is who writes.
+	theirs = 0.3
+	// stored is the part of the bodies that etcd must have received.
+	stored = 0.5
+)
+
+// Detector finds the cause.
+var Detector = diagnose.Detector{
+	Name:  "large-objects",
+	Title: "Large objects are written again and again",
+	Doc: `An object is read, checked, encoded, written and sent to its watches as a whole, whatever part of it was changed, and etcd keeps each version until the next compaction (five minutes). Ten objects of 80 kB that are written once a second are few requests, and
+240 MB of history; state in ConfigMaps, reports in custom resources and endpoints of large Services do this.
+
+**Evidence.** The bodies of one resource's writes have 32 kB and more on average and bring at least 100 kB a second, with at least 20 writes (apiserver_request_body_size_bytes). What etcd received (etcd_network_client_grpc_received_bytes_total) is the second source; the audit log names the client that makes 30 % of the writes and more. It is waste; where the CPU that it burns is a fifth of a full one, it is the bottleneck.
+
+**Look-alikes.** Many small writes (greedy-client, event-flood, heartbeat-churn); many versions of the OpenAPI document (crd-churn); objects that become large by a small patch, whose bodies do not tell: etcd-space, once there are enough.`,
+	Detect: detect,
+}
+
+func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
+	by, ok := v.IncreaseBy(diagnose.APIServer, bodies+"_sum", "resource", nil)
+	if !ok || v.Span() <= 0 {
+		return diagnose.NotAssessed("the API server's metric %s", bodies)
+	}
+	var found []diagnose.Finding
+	most := "nothing was written"
+	for i, r := range by {
+		mean, n, ok := v.Mean(diagnose.APIServer, bodies, diagnose.Labels{"resource": r.Label})
+		if !ok {
+			continue
+		}
+		if i == 0 {
+			most = fmt.Sprintf("writes of %s brought the most, %s a second, %s each", r.Label, bytes(r.Value/v.Span()), bytes(mean))
+		}
+		if n < least || mean < large || r.Value < perSecond*v.Span() {
+			continue
+		}
+		found = append(found, finding(v, r.Label, mean, n, r.Value))
+	}
+	if len(found) == 0 {
+		return diagnose.NotThere("%s", most)
+	}
+	return diagnose.Found(found...)
+}
+
+func finding(v *diagnose.View, resource string, mean, n, total float64) diagnose.Finding {
+	rate := total / v.Span()
+	f := diagnose.Finding{
+		Component: diagnose.APIServer, Resource: "disk", Sources: 1,
+		Evidence: []diagnose.Evidence{
+			{Kind: "rate", Ref: bodies + `{resource="` + resource + `"}`, Value: rate, Unit: "bytes/s", Text: fmt.Sprintf("bodies of %.0f writes of %s, %s each", n, resource, bytes(mean))},
+		},
+		RefutedBy: "a run without these writes in which etcd's database grows as fast",
+	}
+	talks := v.TalksOf(func(t *diagnose.Talk) bool {
+		object, _, _ := strings.Cut(t.Resource, "/")
+		return object == resource && (t.Verb == "create" || t.Verb == "update" || t.Verb == "patch")
+	})
+	who := "Clients"
+	if w := writer(talks); w != "" {
+		who, f.Component = w, "client:"+w
+		var own []diagnose.Talk
+		for _, t := range talks {
+			if t.Agent == w {
+				own = append(own, t)
+			}
+		}
+		talks = own
+	}
+	f.Cause = fmt.Sprintf("%s writes %s of %s", who, resource, bytes(mean))
+	if who == "Clients" {
+		f.Cause = fmt.Sprintf("%s of %s are written again and again", resource, bytes(mean))
+	}
+	f.Summary = fmt.Sprintf("%s write %s of %s each, %s a second (n=%.0f): each write is the whole object, and at that rate etcd holds %s of old versions when it compacts, every five minutes.",
+		plural(who), resource, bytes(mean), bytes(rate), n, bytes(rate*kept))
+	f.Advice = diagnose.Advice{Text: fmt.Sprintf("Write %s only when they have changed, split what changes often from what is large, or keep large data elsewhere (a volume, an object store) and a reference to it here. Who must write often should patch a small object. The price: two objects that must be kept in step.", resource)}
+	if in, ok := v.Increase(diagnose.Etcd, received, nil); ok {
+		if in >= stored*total {
+			f.Sources++
+		}
+		f.Evidence = append(f.Evidence, diagnose.Evidence{Kind: "rate", Ref: received, Value: in / v.Span(), Unit: "bytes/s", Text: "received by etcd in all"})
+	}
+	watches := 0
+	for _, w := range v.Watches {
+		if w.Resource == resource {
+			watches += w.N
+		}
+	}
+	if watches > 0 {
+		f.Evidence = append(f.Evidence, diagnose.Evidence{Kind: "rate", Ref: "requests: WATCH " + resource, Value: float64(watches), Unit: "watches", Text: "were open, and are sent what they select of them"})
+	}
+	consumer.Judge(v, &f, talks, "")
+	return f
+}
+
+// writer is the client that makes most of the writes, "" where none makes many.
+func writer(talks []diagnose.Talk) (agent string) {
+	by, all := map[string]int{}, 0
+	for _, t := range talks {
+		by[t.Agent] += t.Count
+		all += t.Count
+	}
+	for _, t := range talks {
+		if n := by[t.Agent]; !t.Harness && float64(n) >= theirs*float64(all) && (agent == "" || n > by[agent]) {
+			agent = t.Agent
+		}
+	}
+	return agent
+}
+
+func plural(who string) string {
+	if who == "Clients" {
+		return who
+	}
+	return "Requests of " + who
+}
+
+func bytes(n float64) string {
+	if n >= 1e6 {
+		return diagnose.Digits(n/1e6, 3) + " MB"
+	}
+	return diagnose.Digits(n/1e3, 3) + " kB"
+}

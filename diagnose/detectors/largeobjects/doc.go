@@ -1,0 +1,2 @@
+// Package largeobjects finds large objects that clients write often.
+package largeobjects
