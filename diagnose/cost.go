@@ -58,6 +58,17 @@ func Digits(x float64, n int) string {
 	return strconv.FormatFloat(rounded, 'f', -1, 64)
 }
 
+// Bytes is a number of bytes with three digits, and the decimal unit that reads
+// best: B, kB, MB, GB or TB.
+func Bytes(n float64) string {
+	units := []string{"B", "kB", "MB", "GB", "TB"}
+	k := 0
+	for n >= 999.5 && k < len(units)-1 {
+		n, k = n/1000, k+1
+	}
+	return Digits(n, 3) + " " + units[k]
+}
+
 // String says it in words.
 func (c *Cost) String() string {
 	var parts []string

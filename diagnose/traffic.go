@@ -29,9 +29,10 @@ type Talk struct {
 	// a custom resource's conversion), until it was known who asks, and whether
 	// they may.
 	Waited float64
-	// Authentication and Authorization are the last two of them alone.
-	Authentication, Authorization float64
-	Codes                         map[int32]int
+	// Webhooks are those for webhooks alone, Authentication and Authorization the
+	// last two.
+	Webhooks, Authentication, Authorization float64
+	Codes                                   map[int32]int
 	// Names is how many objects they were about, -1 where names were not
 	// recorded; Users how many users sent them.
 	Names, Users int
@@ -91,7 +92,7 @@ func writes(verb string) bool {
 
 // What is how people would call them: "LIST pods".
 func (t Talk) What() string {
-	return strings.ToUpper(t.Verb) + " " + cmp.Or(t.Resource, "of no resource")
+	return strings.ToUpper(t.Verb) + " " + cmp.Or(t.Resource, "of paths that are no resource, such as discovery")
 }
 
 // harnessAgent says whether a user agent is of the harness. kubedyno-csi stands
@@ -147,6 +148,7 @@ func (v *View) accountRequests(all []record.Request) {
 			authentication, authorization := max(0, r.AuthenticationMicros), max(0, r.AuthorizationMicros)
 			t.Authentication += float64(min(took, authentication)) / 1e6
 			t.Authorization += float64(min(took, authorization)) / 1e6
+			t.Webhooks += float64(min(took, max(0, r.WebhookMicros))) / 1e6
 			t.Waited += float64(min(took, max(0, r.QueueMicros)+max(0, r.WebhookMicros)+authentication+authorization)) / 1e6
 			g.timed = true
 		}

@@ -231,6 +231,16 @@ var Rules = []Rule{
 		Fires:   []Line{{Series: `apiserver_flowcontrol_rejected_requests_total{job="apiserver",priority_level="workload-low",flow_schema="service-accounts",reason="queue-full"}`, Rate: 1}},
 		Quiet:   []Line{{Series: `apiserver_flowcontrol_rejected_requests_total{job="apiserver",priority_level="workload-low",flow_schema="service-accounts",reason="queue-full"}`, Rate: 0.05}},
 	},
+	{
+		Alert: "RequestsAreRefusedAtOnce", Detector: "apf-seats", Severity: Warning, Component: "kube-apiserver",
+		Expr: `sum by (job) (rate(apiserver_request_terminations_total{code="429"}[W]))
+  - (sum by (job) (rate(apiserver_flowcontrol_rejected_requests_total[W])) or 0 * sum by (job) (rate(apiserver_request_terminations_total{code="429"}[W]))) >= 0.2`,
+		Summary: "{{ $value | humanize }} requests a second are refused with 429 and were in no queue before",
+		Look:    "--enable-priority-and-fairness: without it nothing queues, and whoever is refused waits for a second; --max-requests-inflight and --max-mutating-requests-inflight.",
+		Fires:   []Line{{Series: `apiserver_request_terminations_total{job="apiserver",code="429",resource="pods",verb="POST"}`, Rate: 1}},
+		Quiet: []Line{{Series: `apiserver_request_terminations_total{job="apiserver",code="429",resource="pods",verb="POST"}`, Rate: 1},
+			{Series: `apiserver_flowcontrol_rejected_requests_total{job="apiserver",priority_level="workload-low",flow_schema="service-accounts",reason="queue-full"}`, Rate: 1}},
+	},
 	layer("RequestsWaitForAuthentication", "authentication", "apiserver_request_filter_duration_seconds", `filter="authentication"`, "", "Requests wait {{ $value | humanizeDuration }} each until their client is known",
 		"Who is asked about tokens: the authentication webhook, the OpenID provider; and how long its answers are kept."),
 	layer("RequestsWaitForAuthorization", "authorization", "apiserver_request_filter_duration_seconds", `filter="authorization"`, "", "Requests wait {{ $value | humanizeDuration }} each to be authorized",

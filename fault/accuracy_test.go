@@ -162,7 +162,7 @@ func TestLookAlikes(t *testing.T) {
 		try(t, "rollout", "few-workers=middle", limit),
 		try(t, "rollout", "refused-creates=middle", full), // wrong, and no member's name
 	}, nil).Markdown()
-	for _, want := range []string{"controller-limit 1 of 1, few-workers 0 of 1, far-controllers not run, refused-creates 0 of 1, starved-controllers not run, operator-limit not run | 1: rollout few-workers=middle for controller-limit |", "slow-volumes not run | none |"} {
+	for _, want := range []string{"controller-limit 1 of 1, few-workers 0 of 1, far-controllers not run, refused-creates 0 of 1, starved-controllers not run, operator-limit not run, no-queues not run | 1: rollout few-workers=middle for controller-limit |", "slow-volumes not run | none |"} {
 		if !strings.Contains(md, want) {
 			t.Errorf("docs/accuracy.md lacks %q:\n%s", want, md)
 		}

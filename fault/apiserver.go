@@ -31,6 +31,28 @@ var apiserver = []Fault{
 		},
 	},
 	{
+		Name: "no-queues", Title: "the API server refuses what it has no place for, instead of letting it queue", Holds: "every request, by pauses of a second",
+		Parameter: Parameter{Means: "reads in flight, and writes in flight, beyond which requests are refused", Kind: Number, Low: "20", Middle: "12", High: "8"},
+		Right:     []Place{{Component: kubeAPIServer, Resource: "apf"}},
+		Alike:     []string{"few-seats", "few-workers", "refused-creates"},
+		Doc: `Without priority and fairness there are no queues: a request that comes while as many are in flight as may be is told 429, and to come again after a second. Clients do, all at the same moment.
+
+**What you see.** Controllers, scheduler and nodes are slow in steps of a second, all workers of controllers are busy, and nothing else is: no queue, no limiter, no CPU.
+
+**What tells it apart.** apiserver_request_terminations_total with code 429 grows, while priority and fairness counts no waiting and no rejection. More workers would be refused as well.
+
+**Remedy.** Leave --enable-priority-and-fairness on; raise --max-requests-inflight and --max-mutating-requests-inflight.`,
+		Change: `cluster: {components: {kube-apiserver: {args: {enable-priority-and-fairness: false, max-requests-inflight: {{.Int}}, max-mutating-requests-inflight: {{.Int}}}}}}`,
+		Show:   "rollout",
+		acted: func(r *reading, _ Value) Effect {
+			refused, ok := r.increase("apiserver_request_terminations_total", on(kubeAPIServer, "code", "429"))
+			if !ok {
+				return missing("apiserver_request_terminations_total")
+			}
+			return judge(refused > r.window.Seconds(), refused, "1", "%.0f requests were refused with 429 in %s", refused, r.lasts())
+		},
+	},
+	{
 		Name: "starved-apiserver", Number: "F29", Title: "the API server gets too little CPU", Holds: "every request",
 		Parameter: Parameter{Means: "cores that it may use", Kind: Number, Low: "0.6", Middle: "0.35", High: "0.2"},
 		Right:     []Place{{Component: kubeAPIServer, Resource: "cpu"}},

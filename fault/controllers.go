@@ -84,7 +84,7 @@ var controllers = []Fault{
 	{
 		Name: "refused-creates", Number: "F54", Title: "some of the pods are refused", Holds: "the creation of pods",
 		Parameter: Parameter{Means: "per cent that are refused", Kind: Number, Low: "10", Middle: "40", High: "50"},
-		Right:     []Place{{controllerManager, "controller", "backoff"}, {controllerManager, "controller", "quota"}, {client("policy"), "controller", "backoff"}, {kubeAPIServer, "controller", "webhook"}},
+		Right:     []Place{{controllerManager, "controller", "backoff"}, {controllerManager, "controller", "quota"}, {client("policy"), "controller", "backoff"}, {kubeAPIServer, "controller", "webhook"}, {controllerManager, "controller", "webhook"}},
 		Alike:     []string{"controller-limit", "few-workers", "slow-webhook"},
 		Doc: `A ReplicaSet creates 1, 2, 4, 8, … pods at a time and stops for this time at the first refusal. It comes back after a pause that doubles with each failure.
 

@@ -26,7 +26,7 @@ var storage = []Fault{
 	},
 	{
 		Name: "disk-neighbour", Number: "F02", Star: true, Title: "another program writes to etcd's disk", Holds: "every write, in bursts",
-		Parameter: Parameter{Means: "writers that wait for the disk at the same time", Kind: Number, Low: "1", Middle: "4", High: "16"},
+		Parameter: Parameter{Means: "writers that wait for the disk at the same time", Kind: Number, Low: "4", Middle: "16", High: "64"},
 		Right:     []Place{{Component: "machine", Resource: "disk"}, {Component: client("archive"), Resource: "disk"}, {Component: etcd, Resource: "disk"}},
 		Alike:     []string{"slow-fsync"},
 		Doc: `A database, an archive of logs or the pull of an image on the same disk: etcd's syncs queue behind what others flush.
@@ -47,7 +47,7 @@ var storage = []Fault{
 				return missing("what archive writes, or etcd_disk_wal_fsync_duration_seconds,")
 			}
 			rate := wrote / r.window.Seconds() / 1e6
-			// Below 5 ms nobody waits: a fast disk carries sixteen such neighbours.
+			// Below 5 ms nobody waits: a fast disk carries many such neighbours.
 			return judge(rate > 1 && mean >= 0.005, 1000*mean, "ms", "a sync of etcd's log took %.1f ms on average (n=%.0f), while archive wrote %.0f MB a second", 1000*mean, n, rate)
 		},
 	},

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"sort"
+	"strconv"
 	"strings"
 
 	"github.com/kubedyno/kubedyno/diagnose"
@@ -194,14 +195,32 @@ func pageFinding(f diagnose.Finding) PageFinding {
 		p.Next = f.Prediction.Text
 	}
 	for _, e := range f.Evidence {
-		v := e.Value
-		pe := PageEvidence{Kind: e.Kind, Ref: e.Ref, Unit: unitOf(e.Unit), Text: e.Text}
+		v, unit := readable(e)
+		pe := PageEvidence{Kind: e.Kind, Ref: e.Ref, Unit: unit, Text: e.Text}
 		if e.Kind != "pattern" { // a pattern has no number of its own
 			pe.Value = &v
 		}
 		p.Evidence = append(p.Evidence, pe)
 	}
 	return p
+}
+
+// readable is a piece of evidence's number in the unit in which people read it:
+// 10.2 GB/s is 10188291636 bytes/s.
+func readable(e diagnose.Evidence) (float64, string) {
+	base, per, _ := strings.Cut(e.Unit, "/")
+	if base != "bytes" || e.Value < 1000 {
+		return e.Value, unitOf(e.Unit)
+	}
+	digits, unit, _ := strings.Cut(diagnose.Bytes(e.Value), " ")
+	value, err := strconv.ParseFloat(digits, 64)
+	if err != nil { // an infinity
+		return e.Value, e.Unit
+	}
+	if per != "" {
+		unit += "/" + per
+	}
+	return value, unit
 }
 
 // unitOf is how a unit reads after a number: 20 /s, and nothing for a plain one.

@@ -347,7 +347,8 @@ func (t *text) finding(i int, f diagnose.Finding) {
 	values := make([]string, len(f.Evidence))
 	for k, e := range f.Evidence {
 		if e.Kind != "pattern" {
-			values[k] = strings.TrimSpace(number(e.Value) + " " + unitOf(e.Unit))
+			value, unit := readable(e)
+			values[k] = strings.TrimSpace(number(value) + " " + unit)
 		}
 		width = max(width, utf8.RuneCountInString(values[k]))
 	}

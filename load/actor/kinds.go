@@ -164,7 +164,9 @@ func controller(ctx context.Context, a *actor) error {
 
 // diskWriter is another program on the machine of etcd.
 func diskWriter(ctx context.Context, a *actor) error {
-	const size, most = 256 << 10, 64 << 20 // of a write, and of a file
+	// size is that of a write: what stands in front of etcd in the disk's queue is
+	// so much of each writer. most is that of a file, which is written over again.
+	const size, most = 4 << 20, 16 << 20
 	// Past the page cache, which would cost more CPU than the disk does: that
 	// wants memory at a page's border.
 	block, err := unix.Mmap(-1, 0, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANON|unix.MAP_PRIVATE)

@@ -13,6 +13,7 @@ const (
 	waits = "apiserver_flowcontrol_request_wait_duration_seconds"
 	runs  = "apiserver_flowcontrol_request_execution_seconds"
 	seats = "apiserver_flowcontrol_nominal_limit_seats"
+	ended = "apiserver_request_terminations_total"
 
 	// least is the mean wait from which requests queue rather than pass: healthy
 	// ones wait some µs.
@@ -27,6 +28,9 @@ const (
 	rejected = 0.2
 	// defaults of --max-requests-inflight and --max-mutating-requests-inflight.
 	inflight, mutating = 400, 200
+	// pause is for how many seconds a refused client waits: the Retry-After of such an
+	// answer, which client-go heeds.
+	pause = 1.0
 )
 
 // Detector finds the cause.
@@ -38,6 +42,8 @@ var Detector = diagnose.Detector{
 
 **Evidence.** Requests of a priority level wait at least 5 ms on average and 20 % of wait and execution together (apiserver_flowcontrol_request_wait_duration_seconds), or are refused in number, while the CPU has room: the machine below 90 %, no
 component at its quota. The limits in the flags, below their defaults, are a second source, and so are 429s in the audit log.
+
+**Without priority and fairness** (--enable-priority-and-fairness=false) nothing queues: what comes beyond the limits is refused at once, and asks again after a second (apiserver_request_terminations_total with code 429, beyond what priority and fairness rejected). A stage is charged with these seconds, against those that its requests took.
 
 **Look-alikes.** A full CPU: seats are taken because execution is slow, and more of them would make it slower (machine-cpu, component-cpu). Only one level full, by one client: the same finding names the level; give that client a FlowSchema of its own.
 
@@ -80,10 +86,14 @@ func detect(v *diagnose.View, earlier []diagnose.Finding) diagnose.Outcome {
 	}
 	slow := mean >= least && share >= part
 	if !slow && lost < rejected*v.Span() {
+		if f, found := refusedAtOnce(v, lost); found {
+			return diagnose.Found(f)
+		}
 		return diagnose.NotThere("requests waited %.2f ms for a seat on average, %.0f were refused", 1000*mean, lost)
 	}
 	set := map[string]string{}
-	total := seatsByFlags(v, set)
+	reads, writes := seatsByFlags(v, set)
+	total := reads + writes // one pool of seats
 	if up := v.Upstream(); up != "" && len(set) == 0 {
 		return diagnose.NotThere("requests waited %.0f ms for a seat, because %s and they hold their seats longer", 1000*mean, up)
 	}
@@ -198,11 +208,112 @@ func shareOf(v *diagnose.View, stage string, overall float64) float64 {
 	return waited / (waited + executed)
 }
 
-// seatsByFlags is how many requests may be in progress, and what lifts flags
+// refusedAtOnce is what is found without priority and fairness: nothing queues there.
+// rejected429 are the refusals that it counts itself.
+func refusedAtOnce(v *diagnose.View, rejected429 float64) (f diagnose.Finding, found bool) {
+	refused, _ := v.Increase(diagnose.APIServer, ended, diagnose.Labels{"code": "429"})
+	refused -= rejected429
+	if refused < rejected*v.Span() {
+		return f, false
+	}
+	set := map[string]string{}
+	reads, writes := seatsByFlags(v, set)
+	if v.Upstream() != "" && len(set) == 0 {
+		return f, false // requests hold their places longer than they need
+	}
+	share := "" // of all, where these are known
+	if v.HasRequests {
+		all := 0
+		for _, t := range v.TalksOf(func(t *diagnose.Talk) bool { return !t.Long }) {
+			all += t.Count
+		}
+		share = fmt.Sprintf(", %.0f %% of all", 100*min(1, refused/float64(max(1, all))))
+	}
+	f = diagnose.Finding{
+		Class: diagnose.Risk, Component: diagnose.APIServer, Resource: "apf", Sources: 1,
+		Cause:   fmt.Sprintf("%.0f requests are refused because %d reads or %d writes are in progress", refused, reads, writes),
+		Summary: fmt.Sprintf("The API server refuses with 429 what comes beyond %d reads or %d writes in progress: %.0f requests%s, each of which comes again after a second", reads, writes, refused, share),
+		Claims:  map[string]float64{},
+		Evidence: []diagnose.Evidence{
+			{Kind: "rate", Ref: ended + `{code="429"}`, Value: refused, Unit: "requests", Text: "were refused with 429 and were in no queue before"},
+			{Kind: "config", Ref: "kube-apiserver --max-requests-inflight, --max-mutating-requests-inflight", Value: float64(reads + writes), Unit: "requests", Text: fmt.Sprintf("%d reads and %d writes may be in progress at a time, by the flags", reads, writes)},
+		},
+		RefutedBy:  "a run in which nothing is refused and requests come as late",
+		Prediction: &diagnose.Prediction{Resource: "unknown", Text: "who is not refused does not wait for a second"},
+	}
+	if on, is, _ := v.Flag(diagnose.APIServer, "enable-priority-and-fairness"); is && on == "false" {
+		set[diagnose.APIServer+".args.enable-priority-and-fairness"] = "true"
+		f.Summary += " (priority and fairness, which lets requests queue, is off)"
+		f.Evidence = append(f.Evidence, diagnose.Evidence{Kind: "pattern", Ref: "kube-apiserver --enable-priority-and-fairness", Text: "priority and fairness is off"})
+	}
+	f.Advice = diagnose.Advice{Set: set, Text: fmt.Sprintf("Leave --enable-priority-and-fairness on, so that requests queue, and the limits at their defaults, --max-requests-inflight=%d and --max-mutating-requests-inflight=%d. The price: more requests in progress at a time, which takes memory, and CPU that must be there.", inflight, mutating)}
+	if v.HasRequests {
+		f.Sources++ // its own record of who was refused
+	}
+	text, suffers := v.Suffers()
+	if !suffers {
+		f.Summary += "; nothing was held up."
+		return f, true
+	}
+	for _, s := range v.LostStages() {
+		x := *s.ExcessSeconds * paused(v, s.Name, refused)
+		if x > 0 {
+			f.Claims[s.Name] = x
+		}
+		if x > f.Claims[f.Stage] {
+			f.Stage = s.Name
+		}
+	}
+	if f.Stage == diagnose.Scheduling {
+		f.Stage = diagnose.Bind
+	}
+	if len(f.Claims) == 0 {
+		f.Claims = nil
+		f.Summary += "; what held pods up is something else."
+		return f, true
+	}
+	f.Class, f.Direct = diagnose.Bottleneck, true // a pause is no shorter on a faster CPU
+	f.Summary += ": " + text + "."
+	return f, true
+}
+
+// paused is the part of the time of a stage's requests, their pauses after a refusal
+// among it, that these pauses are; of all requests where nobody knows who asked.
+func paused(v *diagnose.View, stage string, refused float64) float64 {
+	seconds := v.AnsweredSeconds()
+	if v.HasRequests {
+		refused, seconds = 0, 0
+		for _, t := range v.TalksOf(func(t *diagnose.Talk) bool { return !t.Long && waitsFor(stage, t) }) {
+			refused += float64(t.Codes[429])
+			seconds += max(0, t.Seconds)
+		}
+	}
+	if refused == 0 {
+		return 0
+	}
+	return pause * refused / (pause*refused + seconds)
+}
+
+// waitsFor says whether a pod waits in a stage for such requests.
+func waitsFor(stage string, t *diagnose.Talk) bool {
+	reports := t.Resource == "pods/status" || t.Resource == "serviceaccounts/token"
+	switch stage {
+	case diagnose.Accept:
+		return t.Harness && t.Verb == "create" && !reports
+	case diagnose.Controller:
+		return !t.Harness && t.Verb == "create" && t.Resource == "pods"
+	case diagnose.Queue, diagnose.Decide, diagnose.Bind, diagnose.Scheduling:
+		return t.Resource == "pods/binding"
+	case diagnose.Start, diagnose.Observe:
+		return reports
+	}
+	return false
+}
+
+// seatsByFlags is how many reads and writes may be in progress, and what lifts flags
 // that are below their defaults.
-func seatsByFlags(v *diagnose.View, set map[string]string) int {
-	total := 0
-	for flag, normal := range map[string]int{"max-requests-inflight": inflight, "max-mutating-requests-inflight": mutating} {
+func seatsByFlags(v *diagnose.View, set map[string]string) (reads, writes int) {
+	limit := func(flag string, normal int) int {
 		n := normal
 		if x, has, _ := v.Flag(diagnose.APIServer, flag); has {
 			if y, err := strconv.Atoi(x); err == nil {
@@ -212,7 +323,7 @@ func seatsByFlags(v *diagnose.View, set map[string]string) int {
 		if n > 0 && n < normal {
 			set[diagnose.APIServer+".args."+flag] = strconv.Itoa(normal)
 		}
-		total += n
+		return n
 	}
-	return total
+	return limit("max-requests-inflight", inflight), limit("max-mutating-requests-inflight", mutating)
 }

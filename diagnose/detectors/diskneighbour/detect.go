@@ -56,18 +56,18 @@ func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
 		return diagnose.NotAssessed("what processes outside of the run write")
 	}
 	if len(writers) == 0 || writers[0].Value < heavy*v.Span() || writers[0].Value < own {
-		return diagnose.NotThere("nobody wrote more than etcd itself (%.1f MB/s)", own/v.Span()/1e6)
+		return diagnose.NotThere("nobody wrote more than etcd itself (%s/s)", diagnose.Bytes(own/v.Span()))
 	}
 	w := writers[0]
-	rate := w.Value / v.Span() / 1e6
+	rate := diagnose.Bytes(w.Value/v.Span()) + "/s"
 	f := diagnose.Finding{
 		Class: diagnose.Bottleneck, Component: diagnose.Etcd, Resource: "disk", Sources: 2,
-		Cause:   fmt.Sprintf("%s writes to the disks at the same time, %.1f MB/s", w.Label, rate),
-		Summary: fmt.Sprintf("etcd's syncs take %.1f ms while %s writes %.1f MB/s, %.0f times what etcd does: it waits behind it for the disk.", 1000*sync, w.Label, rate, w.Value/max(own, 1)),
+		Cause:   fmt.Sprintf("%s writes to the disks at the same time, %s", w.Label, rate),
+		Summary: fmt.Sprintf("etcd's syncs take %.1f ms while %s writes %s, %s times what etcd does: it waits behind it for the disk.", 1000*sync, w.Label, rate, diagnose.Digits(w.Value/max(own, 1), 3)),
 		Claims:  map[string]float64{},
 		Evidence: []diagnose.Evidence{
 			{Kind: "wait", Ref: `etcd_disk_wal_fsync_duration_seconds{component="etcd"}`, Value: sync, Unit: "s", Text: fmt.Sprintf("%.1f ms a sync on average (n=%.0f)", 1000*sync, n)},
-			{Kind: "rate", Ref: "processes: write_bytes", Value: w.Value / v.Span(), Unit: "bytes/s", Text: fmt.Sprintf("%s wrote %.0f MB, etcd %.0f MB", w.Label, w.Value/1e6, own/1e6)},
+			{Kind: "rate", Ref: "processes: write_bytes", Value: w.Value / v.Span(), Unit: "bytes/s", Text: fmt.Sprintf("%s wrote %s, etcd %s", w.Label, diagnose.Bytes(w.Value), diagnose.Bytes(own))},
 		},
 		Advice:    diagnose.Advice{Text: "Give etcd a disk of its own, at least for --wal-dir, or move the other writer (audit and container logs, backups) away; ionice and cgroup weights help where the disk's scheduler knows them. Check first that both write to the same device."},
 		RefutedBy: "syncs that stay as slow while the other process is stopped",
@@ -83,9 +83,9 @@ func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
 			f.Class = diagnose.Risk
 			return diagnose.Found(f)
 		case !suffers:
-			return diagnose.NotThere("%s writes %.1f MB/s, but nothing suffered", w.Label, rate)
+			return diagnose.NotThere("%s writes %s, but nothing suffered", w.Label, rate)
 		}
-		return diagnose.NotThere("%s writes %.1f MB/s, but a sync of etcd's log takes %.1f ms, and they take %.0f %% of the time", w.Label, rate, 1000*sync, 100*r.Utilisation)
+		return diagnose.NotThere("%s writes %s, but a sync of etcd's log takes %.1f ms, and they take %.0f %% of the time", w.Label, rate, 1000*sync, 100*r.Utilisation)
 	}
 	for i, s := range v.LostStages() {
 		if i == 0 {

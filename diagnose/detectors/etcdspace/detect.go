@@ -45,12 +45,12 @@ func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
 	alarm, _ := v.Increase(diagnose.Etcd, alarms, diagnose.Labels{"alarm_type": "NOSPACE"})
 	stopped := max(failed, alarm) >= many && share >= full
 	if !stopped && share < near {
-		return diagnose.NotThere("etcd's database takes %.0f %% of its %s", 100*share, mega(most.Max))
+		return diagnose.NotThere("etcd's database takes %.0f %% of its %s", 100*share, diagnose.Bytes(most.Max))
 	}
 	f := diagnose.Finding{
 		Class: diagnose.Risk, Component: diagnose.Etcd, Resource: "quota", Sources: 1,
 		Cause:   fmt.Sprintf("etcd's database takes %.0f %% of its quota", 100*share),
-		Summary: fmt.Sprintf("etcd's database takes %s of %s; at the quota etcd refuses every write, and goes on to after there is space again.", mega(have.Max), mega(most.Max)),
+		Summary: fmt.Sprintf("etcd's database takes %s of %s; at the quota etcd refuses every write, and goes on to after there is space again.", diagnose.Bytes(have.Max), diagnose.Bytes(most.Max)),
 		Evidence: []diagnose.Evidence{
 			{Kind: "busy", Ref: size, Value: have.Max, Unit: "bytes", Text: fmt.Sprintf("the database's size, of a quota of %.0f", most.Max)},
 		},
@@ -75,7 +75,7 @@ func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
 		f.Evidence = append(f.Evidence, diagnose.Evidence{Kind: "rate", Ref: refused, Value: failed, Unit: "requests", Text: "of the API server to etcd that were to change something failed"})
 	}
 	f.Cause = "etcd has used up its space quota and refuses writes"
-	f.Summary = fmt.Sprintf("etcd refuses writes: its database has reached its quota of %s, and %.0f requests failed. Reads work, so that everything looks alive; nothing can be changed until there is space and the alarm is disarmed.", mega(most.Max), max(failed, alarm))
+	f.Summary = fmt.Sprintf("etcd refuses writes: its database has reached its quota of %s, and %.0f requests failed. Reads work, so that everything looks alive; nothing can be changed until there is space and the alarm is disarmed.", diagnose.Bytes(most.Max), max(failed, alarm))
 	if _, suffers := v.Suffers(); !suffers {
 		return diagnose.Found(f)
 	}
@@ -92,8 +92,4 @@ func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
 	}
 	f.RequestSeconds = v.API.LostSeconds
 	return diagnose.Found(f)
-}
-
-func mega(bytes float64) string {
-	return fmt.Sprintf("%.*f MB", map[bool]int{true: 1, false: 0}[bytes < 1e8], bytes/1e6)
 }

@@ -52,7 +52,7 @@ func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
 			continue
 		}
 		if i == 0 {
-			most = fmt.Sprintf("writes of %s brought the most, %s a second, %s each", r.Label, bytes(r.Value/v.Span()), bytes(mean))
+			most = fmt.Sprintf("writes of %s brought the most, %s a second, %s each", r.Label, diagnose.Bytes(r.Value/v.Span()), diagnose.Bytes(mean))
 		}
 		if n < least || mean < large || r.Value < perSecond*v.Span() {
 			continue
@@ -70,7 +70,7 @@ func finding(v *diagnose.View, resource string, mean, n, total float64) diagnose
 	f := diagnose.Finding{
 		Component: diagnose.APIServer, Resource: "disk", Sources: 1,
 		Evidence: []diagnose.Evidence{
-			{Kind: "rate", Ref: bodies + `{resource="` + resource + `"}`, Value: rate, Unit: "bytes/s", Text: fmt.Sprintf("bodies of %.0f writes of %s, %s each", n, resource, bytes(mean))},
+			{Kind: "rate", Ref: bodies + `{resource="` + resource + `"}`, Value: rate, Unit: "bytes/s", Text: fmt.Sprintf("bodies of %.0f writes of %s, %s each", n, resource, diagnose.Bytes(mean))},
 		},
 		RefutedBy: "a run without these writes in which etcd's database grows as fast",
 	}
@@ -89,12 +89,12 @@ func finding(v *diagnose.View, resource string, mean, n, total float64) diagnose
 		}
 		talks = own
 	}
-	f.Cause = fmt.Sprintf("%s writes %s of %s", who, resource, bytes(mean))
+	f.Cause = fmt.Sprintf("%s writes %s of %s", who, resource, diagnose.Bytes(mean))
 	if who == "Clients" {
-		f.Cause = fmt.Sprintf("%s of %s are written again and again", resource, bytes(mean))
+		f.Cause = fmt.Sprintf("%s of %s are written again and again", resource, diagnose.Bytes(mean))
 	}
 	f.Summary = fmt.Sprintf("%s write %s of %s each, %s a second (n=%.0f): each write is the whole object, and at that rate etcd holds %s of old versions when it compacts, every five minutes.",
-		plural(who), resource, bytes(mean), bytes(rate), n, bytes(rate*kept))
+		plural(who), resource, diagnose.Bytes(mean), diagnose.Bytes(rate), n, diagnose.Bytes(rate*kept))
 	f.Advice = diagnose.Advice{Text: fmt.Sprintf("Write %s only when they have changed, split what changes often from what is large, or keep large data elsewhere (a volume, an object store) and a reference to it here. Who must write often should patch a small object. The price: two objects that must be kept in step.", resource)}
 	if in, ok := v.Increase(diagnose.Etcd, received, nil); ok {
 		if in >= stored*total {
@@ -135,11 +135,4 @@ func plural(who string) string {
 		return who
 	}
 	return "Requests of " + who
-}
-
-func bytes(n float64) string {
-	if n >= 1e6 {
-		return diagnose.Digits(n/1e6, 3) + " MB"
-	}
-	return diagnose.Digits(n/1e3, 3) + " kB"
 }

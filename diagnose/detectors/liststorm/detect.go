@@ -94,13 +94,16 @@ func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
 			Advice:    diagnose.Advice{Text: fmt.Sprintf("Let %s keep an informer (a list once, then a watch) and read from that; where it must list, by a selector that the API server has an index for (metadata.namespace, spec.nodeName of pods), with limit, and as protobuf. The price of an informer is the client's memory for all %s that it watches. Until then a FlowSchema of its own with few shares keeps it from crowding out others.", l.Agent, l.Resource)},
 			RefutedBy: "a run without this client in which the API server uses as much CPU",
 		}
-		size := ""
+		what, size := "whole lists", ""
 		if read >= 0 {
 			f.Sources = 2
 			size = fmt.Sprintf(", for which the API server reads %.0f objects each from its cache, %.0f a second", read/max(direct, 1e-9), read)
+			if read < direct { // by an index, which is cheap
+				what, size = "lists", ", most of which find nothing"
+			}
 			f.Evidence = append(f.Evidence, diagnose.Evidence{Kind: "rate", Ref: `apiserver_cache_list_fetched_objects_total{resource="` + l.Resource + `"}`, Value: read, Unit: "1/s", Text: "objects read from the watch cache for it"})
 		}
-		f.Summary = fmt.Sprintf("%s reads whole lists of %s again and again: %s LISTs a second%s, where an informer would read once and then watch.", l.Agent, l.Resource, rate, size)
+		f.Summary = fmt.Sprintf("%s reads %s of %s again and again: %s LISTs a second%s, where an informer would read once and then watch.", l.Agent, what, l.Resource, rate, size)
 		if lists := l.Direct(); l.Pages > lists {
 			f.Cause = fmt.Sprintf("%s lists %s a page at a time, %s a second", l.Agent, l.Resource, rate)
 			f.Summary = fmt.Sprintf("%s reads lists of %s again and again, in %.0f pages each: %s pages a second%s, where an informer would read once and then watch.", l.Agent, l.Resource, float64(l.Pages+lists)/float64(max(1, lists)), rate, size)

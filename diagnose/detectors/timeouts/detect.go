@@ -41,7 +41,7 @@ func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
 	}
 	var found []diagnose.Finding
 	if d, err := time.ParseDuration(request); setRequest && err == nil && d < normalRequest {
-		ended, _ := v.Increase(diagnose.APIServer, "apiserver_request_terminations_total", nil)
+		ended, _ := v.Increase(diagnose.APIServer, "apiserver_request_terminations_total", diagnose.Labels{"code": "~[^4].*"}) // 429 is one too many
 		gone, _ := v.Increase(diagnose.APIServer, "apiserver_request_aborts_total", nil)
 		late := 0
 		for _, t := range v.Talks {

@@ -64,7 +64,7 @@ var kinds = []kind{
 			advice:  "Leave --storage-media-type at its default, application/vnd.kubernetes.protobuf. Objects that are written from then on are kept so; the others stay as they are until they are written again.",
 			price:   "It costs nothing but that who reads etcd by hand sees no text."}},
 	{path: "compression", class: true, share: 0.10, resource: "cpu", knownBy: "list-storm", does: "compresses its answers",
-		look: "clients that list much and often: answers above 128 KiB are compressed for who accepts it, as client-go does unless DisableCompression is set"},
+		look: "clients that list much and often, or read the API's documents again and again (kubedyno requests RECORDING --by userAgent,verb,resource has their bytes): answers above 128 KiB are compressed for who accepts it, as client-go does unless DisableCompression is set"},
 	{path: "tracing", class: true, share: 0.08, resource: "cpu", does: "traces requests",
 		look: "--tracing-config-file and its samplingRatePerMillion"},
 	{path: "watch cache", resource: "cache",

@@ -65,7 +65,7 @@ func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
 			fits := func(t *diagnose.Talk) bool { return strings.Contains(verbs[op.Label], t.Verb) }
 			l := layer.Layer{Name: "webhook " + n.Label, Mean: mean, Count: count, Sources: 1,
 				Ref:    fmt.Sprintf(`%s{name="%s",operation="%s"}`, histogram, n.Label, op.Label),
-				Passes: layer.Long(v, mean, count, fits)}
+				Passes: layer.Long(v, mean, count, func(t *diagnose.Talk) float64 { return t.Webhooks }, fits)}
 			if quick := l.Quick(v); quick != "" {
 				if unanswered.share >= silent && unanswered.open > unanswered.refused && count >= fewest && !told {
 					told = true // once: it is of all its operations
@@ -84,7 +84,7 @@ func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
 				why = append(why, fmt.Sprintf("%s took %.0f ms, and nothing waited for it", l.Name, 1000*mean))
 				continue
 			}
-			f.Summary = fmt.Sprintf("Each %s%s waits %.0f ms for the admission webhook %s (n=%.0f)%s", op.Label, of(v, l.Passes, count), 1000*mean, n.Label, count, layer.Outcome(&f))
+			f.Summary = fmt.Sprintf("Each %s%s waits %.0f ms for the admission webhook %s (n=%.0f)%s", op.Label, of(v, l.Passes, mean, count), 1000*mean, n.Label, count, layer.Outcome(&f))
 			if unanswered.share >= silent {
 				f.Summary += " " + unanswered.text()
 				f.Evidence = append(f.Evidence, diagnose.Evidence{Kind: "rate", Ref: fmt.Sprintf(`%s{name="%s"}, %s{name="%s",error_type="calling_webhook_error"}`, failOpen, n.Label, rejection, n.Label), Value: unanswered.open + unanswered.refused, Unit: "calls", Text: "got no answer"})
@@ -103,17 +103,21 @@ func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
 }
 
 // of says what the requests that wait for a webhook are about, where that is one
-// resource and they are about as many as its calls: its rules are not in the metrics.
-func of(v *diagnose.View, waits func(*diagnose.Talk) bool, calls float64) string {
-	resource, n := "", 0
+// resource and they are about as many as its calls, or waited about as long: its rules
+// are not in the metrics.
+func of(v *diagnose.View, waits func(*diagnose.Talk) bool, mean, calls float64) string {
+	resource, n, waited := "", 0, 0.0
 	for _, t := range v.TalksOf(waits) {
 		if resource != "" && t.Resource != resource {
 			return ""
 		}
 		resource = t.Resource
 		n += t.Count
+		waited += t.Webhooks
 	}
-	if resource == "" || math.Abs(float64(n)-calls) > about*calls {
+	asMany := math.Abs(float64(n)-calls) <= about*calls
+	asLong := math.Abs(waited-mean*calls) <= about*mean*calls
+	if resource == "" || !asMany && !asLong {
 		return ""
 	}
 	return " of " + resource

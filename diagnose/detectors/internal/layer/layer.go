@@ -35,9 +35,19 @@ func Changes(t *diagnose.Talk) bool {
 const filters = "apiserver_request_filter_duration_seconds"
 
 // Long are the requests among those that fits tells which can have waited a mean
-// time each, count of them: rules and selectors leave others out, whose requests
-// take less than that. Where too few are as long, all that fit may have, by turns.
-func Long(v *diagnose.View, mean, count float64, fits func(*diagnose.Talk) bool) func(*diagnose.Talk) bool {
+// time each, count of them: rules and selectors leave others out. of is a kind of
+// requests' seconds there; where these tell most of the time, it is the kinds that
+// have some. Else it is those that take as long, and where these are too few, all
+// that fit may have waited, by turns.
+func Long(v *diagnose.View, mean, count float64, of func(*diagnose.Talk) float64, fits func(*diagnose.Talk) bool) func(*diagnose.Talk) bool {
+	waits := func(t *diagnose.Talk) bool { return !t.Long && fits(t) && of(t) >= least*float64(t.Count) }
+	told := 0.0
+	for _, t := range v.TalksOf(waits) {
+		told += of(&t)
+	}
+	if told >= most*mean*count {
+		return waits
+	}
 	long := func(t *diagnose.Talk) bool { return !t.Long && fits(t) && t.Mean >= nearly*mean }
 	n := 0
 	for _, t := range v.TalksOf(long) {
