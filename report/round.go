@@ -143,8 +143,61 @@ func harness(cpu CPU, pods int) HarnessCost {
 	return HarnessCost{Measured: true, CPUSeconds: ours, PerPodMs: ours * 1000 / float64(pods), Share: ours / (ours + theirs)}
 }
 
+// withoutPods is the headline of a run without pods: what the cluster costs by itself,
+// over the steady phases, or all along where there are none.
+func withoutPods(r Round) []Indicator {
+	steady := func(p Phase) bool { return p.Kind == string(record.PhaseSteady) }
+	judged := func(at float64) bool {
+		return !slices.ContainsFunc(r.Recording.Phases, steady) ||
+			slices.ContainsFunc(r.Recording.Phases, func(p Phase) bool { return steady(p) && at >= p.From && at < p.To })
+	}
+	used := map[string]float64{} // cores, on average
+	for _, s := range r.CPU.Series {
+		sum, n := 0.0, 0
+		for i, x := range s.Cores {
+			if at := r.CPU.Start + (float64(i)+0.5)*r.CPU.Step; judged(at) && !math.IsNaN(x) {
+				sum += x
+				n++
+			}
+		}
+		if n > 0 {
+			used[s.Component] = sum / float64(n)
+		}
+	}
+	mean := func(id, label string, of func(CPUSeries) bool) Indicator {
+		i := Indicator{ID: id, Label: label, Unit: "% of a CPU", Better: "lower"}
+		for _, s := range r.CPU.Series {
+			if x, ok := used[s.Component]; ok && of(s) {
+				sum := 100 * x
+				if i.Value != nil {
+					sum += *i.Value
+				}
+				i.Value = &sum
+			}
+		}
+		return i
+	}
+	observed := func(s CPUSeries) bool { return !s.Harness && s.Component != "other" }
+	plane := func(s CPUSeries) bool { return rankOf(s.Component) <= rankOf("kube-scheduler") }
+	if !slices.ContainsFunc(r.CPU.Series, plane) { // a distribution that has it all in one program
+		plane = observed
+	}
+	out := []Indicator{mean("plane-cpu", "Control plane", plane)}
+	for _, s := range r.CPU.Series {
+		if observed(s) {
+			out = append(out, mean("cpu-"+s.Component, s.Component, func(o CPUSeries) bool { return o.Component == s.Component }))
+		}
+	}
+	return append(out,
+		mean("other-cpu", "Processes beside the run", func(s CPUSeries) bool { return s.Component == "other" }),
+		mean("harness-cpu", "Harness", func(s CPUSeries) bool { return s.Harness }))
+}
+
 // headline holds the numbers by which rounds are compared.
 func headline(r Round, c clock, pods []record.Pod) []Indicator {
+	if r.Curves.Total == 0 && len(pods) == 0 {
+		return withoutPods(r)
+	}
 	ran := timesOf(pods, running)
 	pick := func(name string) Latency {
 		i := slices.IndexFunc(r.Latencies, func(l Latency) bool { return l.Name == name })

@@ -5,7 +5,7 @@ import type { Round } from '../recording.ts'
 import { cpuChart, curveChart, extent, raceChart, rateChart, stack, table, union } from './chart.ts'
 import { parsePage, unpack } from './decode.ts'
 import { change, duration, firstSentence, moment, num, percent, splitFunction, value } from './format.ts'
-import { common, functions, indicators, join, waitPerPod, placeOf } from './story.ts'
+import { common, functions, indicators, join, idle, waitPerPod, placeOf } from './story.ts'
 import { matches } from '../test/golden.ts'
 
 const round = (name: string, rate: number, seconds: number): Round => ({
@@ -39,6 +39,13 @@ const round = (name: string, rate: number, seconds: number): Round => ({
   pods: { names: [], nodes: [], node: [], asked: [], created: [], bound: [], running: [], left: 0 }, logs: [], use: [], heat: { start: 0, step: 1, steps: 0, edges: [], maps: [] },
   claims: { names: [], class: [], created: [], provisioned: [], bound: [], attached: [], running: [], left: 0, steps: [] },
   harness: { measured: true, cpuSeconds: 1, perPodMs: 2, share: 0.2 }, leftOut: ['images'], warnings: [], gaps: [],
+})
+
+test('a run without pods is told by what the cluster costs', () => {
+  const loaded = round('a', 20, 3)
+  assert.equal(idle(loaded), false)
+  assert.equal(idle({ ...loaded, curves: { ...loaded.curves, total: 0 } }), false, 'pods that nobody expected were seen')
+  assert.equal(idle({ ...loaded, curves: { ...loaded.curves, total: 0 }, headline: [{ id: 'plane-cpu', label: 'Control plane', value: 7, unit: '% of a CPU', n: 0, better: 'lower', note: '' }] }), true)
 })
 
 test('a stack keeps what was not observed apart from zero', () => {

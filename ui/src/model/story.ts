@@ -69,4 +69,7 @@ export function placeOf(kind: string, ref: string): string {
 
 /** The same for a main number. */
 export const placeOfIndicator = (id: string): string =>
-  id.startsWith('startup') || id === 'intent' ? 'pods' : id === 'cpu-per-pod' ? 'flame' : id === 'harness-per-pod' ? 'conditions' : 'time'
+  id.startsWith('startup') || id === 'intent' ? 'pods' : id === 'cpu-per-pod' ? 'flame' : id.startsWith('harness-') ? 'conditions' : 'time'
+
+/** Whether a run had no pods: what it shows is what the cluster costs by itself. */
+export const idle = (r: Round): boolean => r.curves.total === 0 && !r.headline.some((i) => i.id === 'rate')

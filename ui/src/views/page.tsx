@@ -11,6 +11,7 @@ import { Chart } from './chart.tsx'
 import { FlameGraph, type Asked } from './flame.tsx'
 import { Functions } from './functions.tsx'
 import { Conclusions, Story } from './story.tsx'
+import { idle } from '../model/story.ts'
 import { Logs } from './logs.tsx'
 import { Pods } from './pods.tsx'
 import { BlockIO, Claims, Use } from './resources.tsx'
@@ -75,10 +76,12 @@ function Report({ page }: { page: Page }) {
     goTo('flame')
   }
   const base = rounds[0]
+  const race = useMemo(() => raceChart(page.rounds), [page])
+  const loaded = !rounds.every(idle) // else nothing is to be said of pods
   const served = page.served.length > 0
   const parts: readonly (readonly [string, string])[] = [
-    ['story', 'Story'], ...(page.several ? [['difference', 'Difference'] as const] : []), ['why', 'Findings'], ['waiting', 'Waiting'], ['time', 'Over time'],
-    ['flame', 'Flame graph'], ['requests', 'Requests'], ['pods', 'Pods'], ...(rounds.some((r) => r.claims.names.length > 0) ? [['claims', 'Claims'] as const] : []), ['latency', 'Latencies'], ['use', 'Resources'], ['disk', 'Disk'], ['logs', 'Logs'], ['functions', 'Functions'], ...(served ? [['metrics', 'Metrics'] as const] : []), ['conditions', 'Conditions'],
+    ['story', 'Story'], ...(page.several ? [['difference', 'Difference'] as const] : []), ['why', 'Findings'], ...(loaded ? [['waiting', 'Waiting'] as const] : []), ['time', 'Over time'],
+    ['flame', 'Flame graph'], ['requests', 'Requests'], ...(loaded ? [['pods', 'Pods'] as const] : []), ...(rounds.some((r) => r.claims.names.length > 0) ? [['claims', 'Claims'] as const] : []), ...(loaded ? [['latency', 'Latencies'] as const] : []), ['use', 'Resources'], ['disk', 'Disk'], ['logs', 'Logs'], ['functions', 'Functions'], ...(served ? [['metrics', 'Metrics'] as const] : []), ['conditions', 'Conditions'],
   ]
   return (
     <>
@@ -95,23 +98,20 @@ function Report({ page }: { page: Page }) {
       <main>
         <section id="story" aria-label="Story">
           <Story rounds={rounds} all={page.rounds} />
-          <div class="two">
-            {rounds.length > 0 && (
-              <Chart title={`Pods ${until(rounds)}${several ? ', all rounds on one axis' : ''}`} data={useMemo(() => raceChart(page.rounds), [page])}
-                group="race" height={260} endLabels />
-            )}
+          <div class={loaded ? 'two' : ''}>
+            {loaded && <Chart title={`Pods ${until(rounds)}${several ? ', all rounds on one axis' : ''}`} data={race} group="race" height={260} endLabels />}
             <Indicators rounds={rounds} />
           </div>
         </section>
         {page.several && <section id="difference"><h2>What differs</h2><SeveralRuns s={page.several} onFunction={ask} /></section>}
         <section id="why"><h2>What it rests on</h2><Conclusions rounds={rounds} onStage={showStage} onFunction={ask} /></section>
-        <section id="waiting"><h2>Where pods waited</h2><Stages rounds={rounds} /></section>
+        {loaded && <section id="waiting"><h2>Where pods waited</h2><Stages rounds={rounds} /></section>}
         <section id="time"><Timeline rounds={rounds} ranges={ranges} onRange={select} /></section>
         <section id="flame"><h2>Which code used the CPU</h2><FlameGraph rounds={rounds} ranges={ranges} asked={asked} diff={page.several !== null} /></section>
         <section id="requests"><h2>Who asked for what</h2><Requests rounds={rounds} ranges={ranges} /></section>
-        <section id="pods"><h2>The slowest pods</h2><Pods rounds={rounds} ranges={ranges} /></section>
+        {loaded && <section id="pods"><h2>The slowest pods</h2><Pods rounds={rounds} ranges={ranges} /></section>}
         {rounds.some((r) => r.claims.names.length > 0) && <section id="claims"><h2>Volumes</h2><Claims rounds={rounds} ranges={ranges} /></section>}
-        <section id="latency"><h2>Latencies of all pods</h2><Latencies rounds={rounds} /></section>
+        {loaded && <section id="latency"><h2>Latencies of all pods</h2><Latencies rounds={rounds} /></section>}
         <section id="use"><h2>How busy resources were</h2><Use rounds={rounds} ranges={ranges} /></section>
         <section id="disk"><h2>How long the disk took</h2><BlockIO rounds={rounds} ranges={ranges} onRange={select} /></section>
         <section id="logs"><h2>What the logs say</h2><Logs rounds={rounds} ranges={ranges} /></section>
@@ -138,12 +138,12 @@ function Badges({ rounds }: { rounds: readonly Round[] }) {
       {!assessed ? <li class="warn">not diagnosed</li>
         : bad.length === 0 ? <li class="good">valid</li>
           : <li class="bad">not valid: {bad.map((r) => r.name).join(', ')}</li>}
-      <li>{pods} pods seen {until(rounds)}{base.recording.nodes > 0 && <> on {base.recording.nodes} {base.recording.simulated ? 'simulated ' : ''}nodes</>}</li>
+      <li>{rounds.every(idle) ? 'no load of pods' : `${pods} pods seen ${until(rounds)}`}{base.recording.nodes > 0 && <> on {base.recording.nodes} {base.recording.simulated ? 'simulated ' : ''}{base.recording.nodes === 1 ? 'node' : 'nodes'}</>}</li>
       <li>Kubernetes {base.recording.kubernetes}{base.recording.profile && <>, profile {base.recording.profile}</>}</li>
       {cpus && <li>{cpus.value} CPUs</li>}
       {warnings > 0 && <li class="warn"><a href="#conditions">{warnings === 1 ? '1 warning' : `${warnings} warnings`}</a></li>}
       {cost.length > 0 ? <li>harness {cost.map((r) => `${value(r.harness.perPodMs, 'ms')}/pod (${percent(r.harness.share)})`).join(' → ')}</li>
-        : <li class="warn">harness cost per pod not measured</li>}
+        : rounds.every(idle) ? null : <li class="warn">harness cost per pod not measured</li>}
     </ul>
   )
 }

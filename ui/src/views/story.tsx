@@ -2,26 +2,26 @@
 import { useState } from 'preact/hooks'
 import type { PageFinding, Reason, Round } from '../recording.ts'
 import { change, num, percent, value } from '../model/format.ts'
-import { common, placeOf } from '../model/story.ts'
+import { common, idle, placeOf } from '../model/story.ts'
 import type { Asked } from './flame.tsx'
 import { roundColour } from '../model/colour.ts'
 import { useColour } from './theme.ts'
 
 export function Story({ rounds, all }: { rounds: readonly Round[]; all: readonly Round[] }) {
   const colour = useColour()
-  const rate = (r: Round) => r.headline.find((i) => i.id === 'rate')
+  const main = (r: Round) => r.headline[0] // pods a second, or CPU where there were none
   return (
     <ol class={`story of${Math.min(rounds.length, 4)}`}>
       {rounds.map((r, i) => {
-        const v = rate(r)
-        const before = i > 0 ? rate(rounds[i - 1]!) : undefined
+        const v = main(r)
+        const before = i > 0 ? main(rounds[i - 1]!) : undefined
         return (
           <li key={i} style={{ borderTopColor: colour(roundColour(i)) }}>
             {rounds.length > 1 && <h2>{r.name}{r.assessed && !r.valid && <em class="bad"> not valid</em>}</h2>}
             {r.change.length > 0 ? <Settings label="Changed" set={r.change} />
               : i === 0 && <p class="asis">{r.recording.profile ? `profile ${r.recording.profile}` : 'as it was'}{r.recording.settings.map((s) => <code key={s}> --set {s}</code>)}</p>}
             <p class="big">
-              <a href="#time">{v?.value != null ? num(v.value) : '–'}</a> <span>{v?.unit}</span>
+              <a href="#time">{v?.value != null ? num(v.value) : '–'}</a> <span>{v && idle(r) ? `${v.unit}: ${v.label.toLowerCase()}` : v?.unit}</span>
               {before?.value != null && v?.value != null && <b>{change(before.value, v.value)}</b>}
             </p>
             {rounds.length > 1 && <p class="verdict">{r.verdict}</p>}
