@@ -272,7 +272,7 @@ func TestBadParams(t *testing.T) {
 func TestSets(t *testing.T) {
 	const own = "own.yaml"
 	file := []byte(`name: own
-cluster: {nodes: 10, components: {kube-scheduler: {args: {v: 2, kube-api-qps: 5}}}}
+cluster: {nodes: 10, node: {cpu: 8, labels: {zone: a, disk: ssd}}, components: {kube-scheduler: {args: {v: 2, kube-api-qps: 5}}}}
 phases:
   - name: load
     create: {kind: Pod, count: 20, rate: 10/s, wait: running}
@@ -323,6 +323,16 @@ objectives: [{indicator: pod-startup, limit: 5s}]
 			return *e.Phases[0].Create.Wait == Wait{For: StateRunning, Timeout: time.Hour, Stall: 2 * time.Minute}
 		}},
 		{set: "phases.load.create.pod.token=false", check: func(e *Experiment) bool { return !e.Phases[0].Create.Pod.Token }},
+		{set: "phases.load.create.rate=null", want: "own.yaml:5:13: phases[0].create: rate is missing: say how fast the 20 operations come, such as 20/s, or burst"},
+		{set: "phases.load.create.wait=null", check: func(e *Experiment) bool { return e.Phases[0].Create.Wait == nil }},
+		{set: "phases.load.create.wait.timeout=null", check: func(e *Experiment) bool { return e.Phases[0].Create.Wait.Timeout == 15*time.Minute }},
+		{set: "phases.load.create.pod=null", check: func(e *Experiment) bool { return e.Phases[0].Create.Pod.Image == DefaultImage }},
+		{set: "cluster.node=null", check: func(e *Experiment) bool { return e.Cluster.Node.CPU == "16" }},
+		{set: "cluster.node.cpu=null", check: func(e *Experiment) bool { return e.Cluster.Node.CPU == "16" }},
+		{set: "cluster.node.labels.zone=null", check: func(e *Experiment) bool { return len(e.Cluster.Node.Labels) == 1 }},
+		{set: "objectives.pod-startup=null", check: func(e *Experiment) bool { return len(e.Objectives) == 0 }},
+		{set: "objectives=null", check: func(e *Experiment) bool { return len(e.Objectives) == 0 }},
+		{set: "phases.load=null", want: "own.yaml:4:3: phases: the list is empty"},
 		{set: "objectives.pod-startup.limit=3s", check: func(e *Experiment) bool { return e.Objectives[0].Limit.Value == 3 }},
 
 		{set: "cluster.nodes", want: "--set cluster.nodes: want PATH=VALUE, such as cluster.nodes=100 or kube-scheduler.args.kube-api-qps=200"},

@@ -98,7 +98,7 @@ func (e *Experiment) overlay(name string, fragment []byte) Problems {
 				e.Actors = append(e.Actors, a.Interface().(Actor))
 			}
 		case "phases":
-			e.source.shift("phases", len(value.Content))
+			e.source.shift("phases", 0, len(value.Content))
 			var first []Phase
 			for i, item := range value.Content {
 				p := newDefault(reflect.TypeFor[Phase]()).Elem()
@@ -128,9 +128,9 @@ func (e *Experiment) overlay(name string, fragment []byte) Problems {
 	return d.problems
 }
 
-// shift makes room for n new elements before those of a list.
-func (s source) shift(list string, n int) {
-	form := regexp.MustCompile(`^` + list + `\[(\d+)\]`)
+// shift moves the elements of a list, but those before from, by n places.
+func (s source) shift(list string, from, n int) {
+	form := regexp.MustCompile(`^` + regexp.QuoteMeta(list) + `\[(\d+)\]`)
 	moved := map[string]place{}
 	for path, pl := range s.place {
 		m := form.FindStringSubmatch(path)
@@ -138,7 +138,7 @@ func (s source) shift(list string, n int) {
 			continue
 		}
 		i, err := strconv.Atoi(m[1])
-		if err != nil {
+		if err != nil || i < from {
 			continue
 		}
 		moved[fmt.Sprintf("%s[%d]%s", list, i+n, path[len(m[0]):])] = pl

@@ -236,11 +236,17 @@ func put[V any](m map[string]V, k string, v V) map[string]V {
 
 var indexForm = regexp.MustCompile(`\[(\d+)\]`)
 
+// away is the value that takes away what it is set on: a field has its default
+// again, and an element of a list or a key of a mapping is no longer there. In
+// a manifest it is a value like any other.
+const away = "null"
+
 // setField walks to the field that f names and decodes its value there.
 func (d *decoder) setField(v reflect.Value, f Field) error {
 	segments := strings.Split(indexForm.ReplaceAllString(f.Path, ".$1"), ".")
 	path := ""
-	var owner reflect.Value // the Objects that v is a part of
+	def := newDefault(v.Type()).Elem() // what stands at the path where nobody sets it
+	var owner reflect.Value            // the Objects that v is a part of
 	for i := 0; i < len(segments); i++ {
 		seg := segments[i]
 		if v.Kind() == reflect.Pointer {
@@ -248,6 +254,12 @@ func (d *decoder) setField(v reflect.Value, f Field) error {
 				v.Set(newDefault(v.Type().Elem()))
 			}
 			v = v.Elem()
+		}
+		if def.Kind() == reflect.Pointer {
+			if def.IsNil() {
+				def = newDefault(def.Type().Elem())
+			}
+			def = def.Elem()
 		}
 		switch {
 		case v.Type() == manifestType:
@@ -261,6 +273,11 @@ func (d *decoder) setField(v reflect.Value, f Field) error {
 			if v.IsNil() {
 				v.Set(reflect.MakeMap(v.Type()))
 			}
+			if f.Value == away {
+				v.SetMapIndex(reflect.ValueOf(key), reflect.Value{})
+				d.source.forget(join(path, key))
+				return nil
+			}
 			v.SetMapIndex(reflect.ValueOf(key), reflect.ValueOf(f.Value))
 			d.placed(join(path, key), nil)
 			return nil
@@ -269,7 +286,14 @@ func (d *decoder) setField(v reflect.Value, f Field) error {
 			if err != nil {
 				return err
 			}
+			if f.Value == away && i == len(segments)-1 {
+				d.source.forget(fmt.Sprintf("%s[%d]", path, index))
+				d.source.shift(path, index+1, -1)
+				v.Set(reflect.AppendSlice(v.Slice3(0, index, index), v.Slice(index+1, v.Len())))
+				return nil
+			}
 			v, path = v.Index(index), fmt.Sprintf("%s[%d]", path, index)
+			def = newDefault(v.Type()).Elem()
 		case v.Kind() == reflect.Struct && !isScalar(v.Type()) && v.Type() != rateType:
 			fields := fieldsOf(v.Type())
 			k := slices.IndexFunc(fields, func(f field) bool { return f.key == seg })
@@ -284,15 +308,16 @@ func (d *decoder) setField(v reflect.Value, f Field) error {
 				owner = o
 			}
 			v, path = v.FieldByIndex(fields[k].index), join(path, seg)
+			def = def.FieldByIndex(fields[k].index)
 		default:
 			return fmt.Errorf("%s has no parts such as %q", path, seg)
 		}
 	}
-	// An earlier value at or below the path no longer counts.
-	for p := range d.source.place {
-		if p == path || strings.HasPrefix(p, path+".") || strings.HasPrefix(p, path+"[") {
-			delete(d.source.place, p)
-		}
+	holder, template := strings.CutSuffix(path, ".template")
+	d.source.forget(path)
+	if f.Value == away && !template { // what a template made of its file stays
+		v.Set(def)
+		return nil
 	}
 	n, err := setNode(f.Value, v.Type())
 	if err != nil {
@@ -305,10 +330,20 @@ func (d *decoder) setField(v reflect.Value, f Field) error {
 		v.SetZero() // a mapping replaces what was there, as a scalar changes a part of it
 	}
 	d.value(n, v, path)
-	if holder, ok := strings.CutSuffix(path, ".template"); ok {
+	if template {
 		d.template(owner.Addr().Interface().(*Objects), holder)
 	}
 	return nil
+}
+
+// forget drops what an earlier value at or below a path has left, for it no
+// longer counts.
+func (s source) forget(path string) {
+	for p := range s.place {
+		if p == path || strings.HasPrefix(p, path+".") || strings.HasPrefix(p, path+"[") {
+			delete(s.place, p)
+		}
+	}
 }
 
 // elementOf finds a list's element by its name or number.
