@@ -68,7 +68,7 @@ actors:
 	},
 	{
 		Name: "conflict-storm", Number: "F42", Star: true, Title: "many clients write the same object", Holds: "those clients, and CPU of API server and etcd",
-		Parameter: Parameter{Means: "changes a second that are tried", Kind: PerSecond, Low: "30/s", Middle: "100/s", High: "300/s"},
+		Parameter: Parameter{Means: "changes a second that are tried", Kind: PerSecond, Low: "30/s", Middle: "180/s", High: "300/s"},
 		Right:     []Place{{Component: client("ipam"), Resource: "lock"}},
 		Alike:     []string{"fighting-controllers", "locks-per-object"},
 		Doc: `Clients read an object, change it and write it back if nobody was faster; who was too late begins again. With many of them most work is done in vain, as when the network plugin of each pod of a node claims an address in the same block.
