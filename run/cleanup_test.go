@@ -1,8 +1,13 @@
 package run
 
 import (
+	"context"
+	"errors"
+	"fmt"
 	"math"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -41,5 +46,54 @@ func TestWhatIsLeft(t *testing.T) {
 	})
 	if left, gone := whatIsLeft(t.Context(), client, "load"); gone || left != unknown {
 		t.Errorf("an API server that does not answer: %+v, gone %v", left, gone)
+	}
+	worded := fake.NewClientset(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "load"}, Status: corev1.NamespaceStatus{Conditions: []corev1.NamespaceCondition{
+		{Type: corev1.NamespaceContentRemaining, Status: corev1.ConditionTrue, Message: "pods: 40 remain"},
+	}}})
+	if left, _ := whatIsLeft(t.Context(), worded, "load"); left != (remains{0, math.MaxInt64, "; pods left: 0; pods: 40 remain"}) {
+		t.Errorf("a wording that nobody knows: %+v", left)
+	}
+}
+
+// A namespace is waited for as long as something of it goes, however long that is.
+func TestWaitGone(t *testing.T) {
+	const pods = 3
+	for _, c := range []struct {
+		name  string
+		every time.Duration // a pod goes
+		want  string
+	}{
+		{"slow", cleanupTimeout - time.Second, ""},
+		{"stuck", cleanupTimeout + time.Second, "it was deleted, but nothing more of it has gone for 5m0s; pods left: 3"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				client := fake.NewClientset()
+				start := time.Now()
+				gone := func() int { return int(time.Since(start) / c.every) }
+				client.PrependReactor("get", "namespaces", func(clienttesting.Action) (bool, runtime.Object, error) {
+					if gone() > pods {
+						return true, nil, apierrors.NewNotFound(corev1.Resource("namespaces"), "load")
+					}
+					return true, &corev1.Namespace{}, nil
+				})
+				client.PrependReactor("list", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
+					return true, &corev1.PodList{Items: make([]corev1.Pod, max(pods-gone(), 0))}, nil
+				})
+				err := waitGone(t.Context(), client, "load", time.Now)
+				if got := fmt.Sprint(err); c.want == "" && err != nil || c.want != "" && got != c.want {
+					t.Errorf("got %v, want %q", err, c.want)
+				}
+				if waited := time.Since(start); c.want == "" && waited < pods*c.every {
+					t.Errorf("waited %v only", waited)
+				}
+				ctx, cancel := context.WithCancel(t.Context())
+				cancel()
+				start = time.Now()
+				if err := waitGone(ctx, client, "load", time.Now); !errors.Is(err, context.Canceled) {
+					t.Errorf("interrupted: %v", err)
+				}
+			})
+		})
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus/promhttp"
@@ -217,6 +218,7 @@ func (s *session) componentClient(rc *rest.Config) (*http.Client, error) {
 		if err != nil {
 			return nil, fmt.Errorf("client for metrics: %w", err)
 		}
+		client.Transport = &introduced{to: client.Transport}
 		return client, nil
 	}
 	cert, err := tls.LoadX509KeyPair(s.plane.ClientCert, s.plane.ClientKey)
@@ -238,7 +240,28 @@ func (s *session) componentClient(rc *rest.Config) (*http.Client, error) {
 	transport.TLSNextProto = map[string]func(string, *tls.Conn) http.RoundTripper{}
 	transport.ForceAttemptHTTP2 = false
 	transport.TLSClientConfig = &tls.Config{Certificates: []tls.Certificate{cert}, RootCAs: roots, MinVersion: tls.VersionTLS12}
-	return &http.Client{Transport: transport}, nil
+	return &http.Client{Transport: &introduced{to: transport}}, nil
+}
+
+// introduced does not keep a connection on which it was refused. A component that has
+// just begun to serve may not have read yet whose certificates it is to ask for; a
+// connection of that time is anonymous for as long as it lives.
+type introduced struct {
+	to      http.RoundTripper
+	refused sync.Map // hosts
+}
+
+func (t *introduced) RoundTrip(req *http.Request) (*http.Response, error) {
+	_, last := t.refused.LoadAndDelete(req.URL.Host)
+	if last {
+		req = req.Clone(req.Context())
+		req.Close = true
+	}
+	res, err := t.to.RoundTrip(req)
+	if err == nil && !last && (res.StatusCode == http.StatusUnauthorized || res.StatusCode == http.StatusForbidden) {
+		t.refused.Store(req.URL.Host, true)
+	}
+	return res, err
 }
 
 // describeCluster puts the control plane as configured into the recording.

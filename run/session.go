@@ -294,8 +294,7 @@ func loadInstance(w *load.Worker) string { return fmt.Sprintf("%s@%d", load.Proc
 // not ours may stand still.
 const cleanupTimeout = 5 * time.Minute
 
-// namespaceGone waits until the API server has removed the run's namespace, as long
-// as less is left of it all the time: tens of thousands of pods take many minutes. The
+// namespaceGone waits until the API server has removed the run's namespace. The
 // hollow nodes have to live as long: they are the ones who let its pods go.
 func (s *session) namespaceGone(ctx context.Context, name string) error {
 	rc, err := s.plane.RESTConfig("load")
@@ -303,31 +302,40 @@ func (s *session) namespaceGone(ctx context.Context, name string) error {
 		return err
 	}
 	client, err := kubernetes.NewForConfig(rc)
-	if err != nil {
-		return fmt.Errorf("wait for namespace %s to go: %w", name, err)
+	if err == nil {
+		err = waitGone(ctx, client, name, s.o.Now)
 	}
+	if err != nil {
+		return fmt.Errorf("wait for namespace %s to go: %w; kubedyno clean --run %s takes it away", name, err, s.id)
+	}
+	return nil
+}
+
+// waitGone waits until an API server has no such namespace, as long as less is left
+// of it all the time: tens of thousands of pods take many minutes.
+func waitGone(ctx context.Context, client kubernetes.Interface, name string, now func() time.Time) error {
 	tick := time.NewTicker(500 * time.Millisecond)
 	defer tick.Stop()
-	least, moved := remains{pods: math.MaxInt64, objects: math.MaxInt64}, s.o.Now()
+	least, moved := remains{pods: math.MaxInt64, objects: math.MaxInt64}, now()
 	for {
 		left, gone := whatIsLeft(ctx, client, name)
 		if gone {
 			return nil
 		}
 		if left.pods < least.pods || left.objects < least.objects {
-			moved = s.o.Now()
+			moved = now()
 		}
 		least.pods, least.objects = min(least.pods, left.pods), min(least.objects, left.objects)
 		if left.text != "" {
 			least.text = left.text
 		}
-		if s.o.Now().Sub(moved) > cleanupTimeout {
-			return fmt.Errorf("namespace %s was deleted, but nothing more of it has gone for %v%s; kubedyno clean --run %s takes it away", name, cleanupTimeout, least.text, s.id)
+		if now().Sub(moved) > cleanupTimeout {
+			return fmt.Errorf("it was deleted, but nothing more of it has gone for %v%s", cleanupTimeout, least.text)
 		}
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
-			return fmt.Errorf("wait for namespace %s to go: %w", name, ctx.Err())
+			return ctx.Err()
 		}
 	}
 }
@@ -367,9 +375,10 @@ func whatIsLeft(ctx context.Context, client kubernetes.Interface, name string) (
 			continue
 		}
 		left.text += "; " + c.Message
-		if c.Type == corev1.NamespaceContentRemaining {
+		counts := instances.FindAllStringSubmatch(c.Message, -1)
+		if c.Type == corev1.NamespaceContentRemaining && len(counts) > 0 {
 			left.objects = 0
-			for _, m := range instances.FindAllStringSubmatch(c.Message, -1) {
+			for _, m := range counts {
 				n, _ := strconv.ParseInt(m[1], 10, 64)
 				left.objects += n
 			}
