@@ -286,6 +286,10 @@ func (v *View) accountResources() {
 		if r.Demand > 0 {
 			r.Bound = (servers - idle) / r.Demand
 		}
+		if idle >= restless*servers {
+			text := fmt.Sprintf("%.0f %% busy before the load: what of that goes on under load is not known, so the bound is a guess", 100*v.idle[component]/servers)
+			r.Note = strings.TrimPrefix(r.Note+"; "+text, "; ")
+		}
 		add(r)
 	}
 	if whole, ok := v.MachineCPU(v.Load); ok {
@@ -414,6 +418,10 @@ func (v *View) Resource(component, kind string) (Resource, bool) {
 // second's samples of a busy machine wander by some per cent; a queue in front
 // of a server at 0.9 is already nine times the service time.
 const saturated = 0.9
+
+// restless is the share of a CPU's time at rest from which a pod's demand, which is
+// a difference to that, says little: a storm gives way to the load.
+const restless = 0.25
 
 // halfStopped is the share of a quota's periods from which being stopped is what
 // a process does.

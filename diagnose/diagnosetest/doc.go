@@ -62,6 +62,7 @@
 //	gauge kube-apiserver NAME{label=value,…} 3..40 rest 2
 //	                                what a gauge showed, from the load's start to its end
 //	requests kubectl LIST pods 20/s each 5ms
+//	                                "-" for paths that are no resource, such as discovery
 //	         code 409 30%           of them answered so; more than one is possible
 //	         names 5; users 3       how many objects, how many users (default: 1 user, no name)
 //	         in team-a              the namespace

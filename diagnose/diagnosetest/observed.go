@@ -227,7 +227,9 @@ func (p *phrase) talk() (t talk) {
 		t.agent = fmt.Sprintf("%s/v1.36.3 (linux/amd64) kubernetes/0c1a23b/%s", program, role)
 	}
 	t.verb = strings.ToLower(p.next())
-	t.resource, t.sub, _ = strings.Cut(p.next(), "/")
+	if t.resource, t.sub, _ = strings.Cut(p.next(), "/"); t.resource == "-" {
+		t.resource = ""
+	}
 	t.rate = p.rate()
 	resting := false
 	for p.more() {

@@ -16,6 +16,9 @@ const busy = 0.85
 // that from which its threads lack a CPU.
 const always, waiting = 0.95, 0.25
 
+// near is the part of the loop's bound from which there is hardly room for more.
+const near = 0.8
+
 // itself is the part of the loop's time from which the CPU that the scheduler
 // used says that it works and does not wait for a CPU: plugins that go over the
 // nodes with many threads wait for one another on a small machine.
@@ -44,7 +47,7 @@ A loop that uses a CPU for less than 0.35 of its time, while its threads have on
 
 Sampled stacks tell which plugin has most of the scheduler's CPU, and which function of it; one with less than a fifth is not named.
 
-**Risk.** Where pods have not lost much yet, a loop that is busy 95 % of the time and can place fewer pods than are offered is named: the queue grows for as long as that lasts.
+**Risk.** Where pods have not lost much yet, a loop that is busy 95 % of the time is named if it can place fewer pods than are offered, for the queue grows as long as that lasts, or at most a quarter more than it did.
 
 **Explaining-away.** On a full machine, or with the scheduler at its own CPU quota, cycles take longer because they wait for a CPU: those causes are settled first. Unless the loop is busy 95 % of the time and the scheduler's threads waited for
 a CPU for less than a quarter of that (run-queue delay), or used one for at least 0.6 of it while the machine's CPUs were at least 3 % less busy than the loop: then the loop's bound is the lower one, and it decides all the time by itself.
@@ -63,7 +66,7 @@ func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
 		return diagnose.NotAssessed("scheduler_scheduling_algorithm_duration_seconds of kube-scheduler")
 	case r.Utilisation < busy:
 		return diagnose.NotThere("the loop was busy %.0f %% of the time, %.2f ms a pod", 100*r.Utilisation, 1000*r.Demand)
-	case !v.Symptom() && (r.Utilisation < always || v.Meta.Workload.OfferedRate <= r.Bound):
+	case !v.Symptom() && (r.Utilisation < always || v.Meta.Workload.OfferedRate <= r.Bound && r.Reached < near):
 		return diagnose.NotThere("the loop was busy %.0f %% of the time, but pods were not held up", 100*r.Utilisation)
 	}
 	f := diagnose.Finding{
@@ -90,7 +93,11 @@ func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
 	}
 	if !v.Symptom() {
 		f.Class, f.Claims = diagnose.Risk, nil
-		f.Summary += fmt.Sprintf(" %g pods/s are offered: the queue in front of it grows with every second.", v.Meta.Workload.OfferedRate)
+		if offered := v.Meta.Workload.OfferedRate; offered > r.Bound {
+			f.Summary += fmt.Sprintf(" %g pods/s are offered: the queue in front of it grows with every second.", offered)
+		} else {
+			f.Summary += fmt.Sprintf(" Pods are not held up yet, but there is room for %.0f %% more at most.", 100*(1/r.Reached-1))
+		}
 	}
 	if waits(v, &f, r) {
 		return diagnose.Found(f)

@@ -9,6 +9,9 @@ import (
 	"github.com/kubedyno/kubedyno/diagnose/detectors/internal/consumer"
 )
 
+// compression is the class of work that package functions calls so.
+const compression = "compression"
+
 // matters is the share of one CPU from which it is worth a word.
 const matters = 0.05
 
@@ -17,6 +20,7 @@ type kind struct {
 	path     string // or class, which is what is done, where the path says what for
 	class    bool
 	share    float64 // of the API server's CPU above which it is not small; 0: only its flag tells
+	healthy  int     // the largest share of healthy runs here, in %
 	resource string
 	knownBy  string // the detector that knows more about it
 	does     string
@@ -35,37 +39,35 @@ type flag struct {
 	advice, price string
 }
 
-// kinds with about three times the largest share of healthy runs here (metrics 2 %,
-// their registration 0 %, handshakes 1 %, authorization 4 %, policies 2 %, logging 1 %,
-// OpenAPI 1 %, JSON 5 %, compression 1 %, tracing 2 %, an audit log at level
-// Metadata 10 %).
+// kinds with about three times the largest share of healthy runs, but 5 % at least.
+// That of the audit log is one at level Metadata.
 var kinds = []kind{
-	{path: functions.PathMetrics, share: 0.10, resource: "cpu", does: "answers scrapes of its metrics",
+	{path: functions.PathMetrics, share: 0.10, healthy: 2, resource: "cpu", does: "answers scrapes of its metrics",
 		look: "who scrapes it, how often (every 10 s or more is usual) and whether several do; a metrics allow list makes each answer smaller"},
 	{path: functions.PathRegister, share: 0.05, resource: "cpu", does: "registers metrics while it serves requests",
 		look: "the function that registers them: that belongs to a program's start, and not to each request"},
-	{path: functions.PathHandshake, share: 0.08, resource: "cpu", knownBy: "connection-churn", does: "shakes hands with clients that connect",
+	{path: functions.PathHandshake, share: 0.08, healthy: 1, resource: "cpu", knownBy: "connection-churn", does: "shakes hands with clients that connect",
 		look: "clients that make a connection for each request: let them keep one clientset, and HTTP/2 on"},
-	{path: functions.PathAuthz, share: 0.12, resource: "cpu", does: "finds out whether users may do what they ask for",
+	{path: functions.PathAuthz, share: 0.12, healthy: 4, resource: "cpu", does: "finds out whether users may do what they ask for",
 		look: "the number of RoleBindings and ClusterRoleBindings and of subjects in them: groups instead of users make them few"},
-	{path: functions.PathPolicy, share: 0.10, resource: "policy", knownBy: "policy-cost", does: "evaluates admission policies",
+	{path: functions.PathPolicy, share: 0.10, healthy: 2, resource: "policy", knownBy: "policy-cost", does: "evaluates admission policies",
 		look: "which ValidatingAdmissionPolicies match many requests, and their expressions: narrow matchConstraints, matchConditions before validations"},
-	{path: functions.PathLogging, share: 0.10, resource: "cpu", knownBy: "verbosity", does: "writes its log",
+	{path: functions.PathLogging, share: 0.10, healthy: 1, resource: "cpu", knownBy: "verbosity", does: "writes its log",
 		look: "its verbosity: --v=2 is usual"},
-	{path: functions.PathOpenAPI, share: 0.08, resource: "cpu", knownBy: "crd-churn", does: "makes the documents of its API again",
+	{path: functions.PathOpenAPI, share: 0.08, healthy: 1, resource: "cpu", knownBy: "crd-churn", does: "makes the documents of its API again",
 		look: "who creates and changes CustomResourceDefinitions, and how often"},
-	{path: functions.PathAudit, share: 0.25, resource: "cpu", knownBy: "audit-sink", does: "writes its audit log",
+	{path: functions.PathAudit, share: 0.25, healthy: 10, resource: "cpu", knownBy: "audit-sink", does: "writes its audit log",
 		look: "the levels of its audit policy: Request and RequestResponse encode each object once more, where Metadata notes who did what; rules of level None for what nobody reads"},
-	{path: "JSON and YAML", class: true, share: 0.15, resource: "cpu", knownBy: "list-storm", does: "reads and writes JSON",
+	{path: "JSON and YAML", class: true, share: 0.15, healthy: 5, resource: "cpu", knownBy: "list-storm", does: "reads and writes JSON",
 		look: "--storage-media-type, which is protobuf unless somebody changed it; clients that ask for JSON and could have protobuf (the requests by user agent); and custom resources, which have nothing else",
 		flag: &flag{name: "storage-media-type", holds: "json", share: 0.08, usual: "application/vnd.kubernetes.protobuf", // 6 % at most
 			cause:   "kube-apiserver keeps its objects as JSON in etcd",
 			summary: "kube-apiserver keeps its objects as JSON in etcd (--storage-media-type=%s), and reads and writes it with %.0f %% of its CPU (%.1f CPU-seconds).",
 			advice:  "Leave --storage-media-type at its default, application/vnd.kubernetes.protobuf. Objects that are written from then on are kept so; the others stay as they are until they are written again.",
 			price:   "It costs nothing but that who reads etcd by hand sees no text."}},
-	{path: "compression", class: true, share: 0.10, resource: "cpu", knownBy: "list-storm", does: "compresses its answers",
+	{path: compression, class: true, share: 0.10, healthy: 1, resource: "cpu", knownBy: "list-storm", does: "compresses its answers",
 		look: "clients that list much and often, or read the API's documents again and again (kubedyno requests RECORDING --by userAgent,verb,resource has their bytes): answers above 128 KiB are compressed for who accepts it, as client-go does unless DisableCompression is set"},
-	{path: "tracing", class: true, share: 0.08, resource: "cpu", does: "traces requests",
+	{path: "tracing", class: true, share: 0.08, healthy: 2, resource: "cpu", does: "traces requests",
 		look: "--tracing-config-file and its samplingRatePerMillion"},
 	{path: "watch cache", resource: "cache",
 		flag: &flag{name: "watch-cache", holds: "false", share: 0.04, usual: "true", // 2.6 % at most
@@ -87,7 +89,8 @@ least 5 % of a CPU. Of registering, the function that does it is named.
 
 Where a flag makes the work, a smaller share is enough: 8 % for JSON with --storage-media-type=application/json, 4 % for reading watches' changes from etcd with --watch-cache=false.
 
-**Who.** Of scrapes, the client is named that sends three of five reads that are of no resource, where it is no component.
+**Who.** Of scrapes, the client is named that sends three of five reads that are of no resource, where it is no component. Of compression, it is the one for whose reads the API server takes three fifths of the time that it takes for reads,
+and as much as it takes to compress.
 
 **Class.** Waste; a bottleneck where the CPU is full and this is at least a fifth of it.
 
@@ -152,11 +155,13 @@ func (k *kind) find(v *diagnose.View) (f diagnose.Finding, ok bool) {
 		return f, false
 	}
 	f.Cause = fmt.Sprintf("kube-apiserver %s with %.0f %% of its CPU", k.does, 100*w.Share)
-	f.Summary = fmt.Sprintf("kube-apiserver %s with %.0f %% of its CPU (%.1f CPU-seconds); in healthy runs that is a third of it at most.", k.does, 100*w.Share, w.CPUSeconds)
+	f.Summary = fmt.Sprintf("kube-apiserver %s with %.0f %% of its CPU (%.1f CPU-seconds); in healthy runs it is %d %% at most.", k.does, 100*w.Share, w.CPUSeconds, k.healthy)
 	f.Advice = diagnose.Advice{Text: "Look at " + k.look + "."}
 	switch by := v.Registerer(diagnose.APIServer); {
 	case k.path == functions.PathMetrics:
-		name(v, &f)
+		nameScraper(v, &f)
+	case k.path == compression:
+		k.nameReader(v, &f, w)
 	case k.path == functions.PathRegister && by != "":
 		f.CodePath, f.Sources = by, 2
 		f.Summary = fmt.Sprintf("kube-apiserver registers metrics while it serves requests, with %.0f %% of its CPU, %.2f ms for each pod: %s does it.", 100*w.Share, 1000*w.PerPod, by)
@@ -174,12 +179,59 @@ func (g *flag) makes(v *diagnose.View) (value string, ok bool) {
 	return value, set && strings.Contains(value, g.holds)
 }
 
-// most is the part of the reads of no resource from which one client is the one
-// that scrapes.
+// most is the part of the reads of no resource, or of the time for all reads, from
+// which one client is the one who makes the work.
 const most = 0.6
 
-// name names the client that scrapes.
-func name(v *diagnose.View, f *diagnose.Finding) {
+// nameReader names the client for whose reads the API server takes most of the
+// time that it takes for reads, where that is time enough for the work.
+func (k *kind) nameReader(v *diagnose.View, f *diagnose.Finding, w diagnose.Spent) {
+	type reader struct {
+		seconds float64
+		most    diagnose.Talk // what it reads that takes longest
+	}
+	readers := map[string]*reader{}
+	all := 0.0
+	var best *reader
+	for _, t := range v.TalksOf(func(t *diagnose.Talk) bool { return !t.Long && (t.Verb == "get" || t.Verb == "list") }) {
+		r := readers[t.Agent]
+		if r == nil {
+			r = &reader{}
+			readers[t.Agent] = r
+		}
+		r.seconds += t.Worked()
+		all += t.Worked()
+		if t.Worked() > r.most.Worked() {
+			r.most = t
+		}
+		if best == nil || r.seconds > best.seconds {
+			best = r
+		}
+	}
+	if best == nil || best.seconds < most*all || best.seconds < w.CPUSeconds {
+		return
+	}
+	t := best.most
+	switch t.Agent {
+	case "", diagnose.APIServer, diagnose.ControllerManager, diagnose.Scheduler:
+		return
+	}
+	if t.Harness {
+		return
+	}
+	f.Component, f.Sources = "client:"+t.Agent, f.Sources+1
+	f.Cause = fmt.Sprintf("%s reads large answers, and kube-apiserver compresses them with %.0f %% of its CPU", t.Agent, 100*w.Share)
+	f.Summary = fmt.Sprintf("%s sends %.1f %s a second, and kube-apiserver compresses its answers with %.0f %% of its CPU (%.1f CPU-seconds); in healthy runs it is %d %% at most.", t.Agent, t.Rate(v), t.What(), 100*w.Share, w.CPUSeconds, k.healthy)
+	f.Evidence = append(f.Evidence, diagnose.Evidence{Kind: "busy", Ref: "requests: GET and LIST, by " + t.Agent, Value: best.seconds, Unit: "s", Text: fmt.Sprintf("of the %.1f s that all reads took", all)})
+	if t.Resource == "" {
+		f.Advice = diagnose.Advice{Text: "Let " + t.Agent + " keep what it read: the documents of the API change with CustomResourceDefinitions and aggregated APIs only, and carry an ETag by which a client asks whether they have."}
+	} else {
+		f.Advice = diagnose.Advice{Text: "Let " + t.Agent + " read with a watch (an informer) what it reads again and again. DisableCompression in its client saves the work where it is near the API server, for more bytes on the way."}
+	}
+}
+
+// nameScraper names the client that scrapes.
+func nameScraper(v *diagnose.View, f *diagnose.Finding) {
 	all := 0
 	var best diagnose.Talk
 	for _, t := range v.TalksOf(func(t *diagnose.Talk) bool { return t.Resource == "" && t.Verb == "get" }) {

@@ -34,7 +34,11 @@ const (
 func Judge(v *diagnose.View, f *diagnose.Finding, talks []diagnose.Talk, path string) {
 	f.Cost = v.CostOf(talks, path)
 	if f.Cost.RequestsPerSecond > 0 {
-		f.Evidence = append(f.Evidence, diagnose.Evidence{Kind: "rate", Ref: "requests", Value: f.Cost.RequestsPerSecond, Unit: "1/s", Text: f.Cost.String()})
+		n := 0
+		for _, t := range talks {
+			n += t.Count
+		}
+		f.Evidence = append(f.Evidence, diagnose.Evidence{Kind: "rate", Ref: "requests", Value: f.Cost.RequestsPerSecond, Unit: "1/s", Text: fmt.Sprintf("%d of the %d requests of the load", n, v.Answered())})
 	}
 	Weigh(v, f)
 }
