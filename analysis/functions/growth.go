@@ -86,7 +86,7 @@ func Growing(rec stacked, component string, early, late Stretch, share float64) 
 			}
 		}
 	}
-	period := periodOf(rec.Meta())
+	period := PeriodOf(rec.Meta())
 	perPod := func(n [2]int) (before, after float64) {
 		return float64(n[0]) * period / early.Pods, float64(n[1]) * period / late.Pods
 	}

@@ -22,9 +22,10 @@ const KernelMark = "_[k]"
 const defaultPeriod = 1.0 / 99
 
 // Period is the CPU time that one sample stands for, in seconds.
-func Period(rec *record.Recording) float64 { return periodOf(rec.Meta()) }
+func Period(rec *record.Recording) float64 { return PeriodOf(rec.Meta()) }
 
-func periodOf(m record.Meta) float64 {
+// PeriodOf is Period where only what a recording says of itself is at hand.
+func PeriodOf(m record.Meta) float64 {
 	for _, o := range m.Collectors {
 		if o.Name == "stacks" && o.IntervalSeconds > 0 {
 			return o.IntervalSeconds

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/kubedyno/kubedyno/analysis/functions"
 	"github.com/kubedyno/kubedyno/diagnose"
 	"github.com/kubedyno/kubedyno/diagnose/detectors/internal/plugin"
 )
@@ -33,6 +34,10 @@ const idle, outside = 0.35, 0.5
 // bound to be the lower one: both are sampled, and a full machine makes both full.
 const margin = 0.03
 
+// much is the part of a machine's CPU from which a plugin that uses it is why the
+// CPU is full: with usual pods the whole scheduler has less than half of that.
+const much = 0.2
+
 // Detector finds the cause.
 var Detector = diagnose.Detector{
 	Name:  "scheduling-loop",
@@ -50,7 +55,7 @@ Sampled stacks tell which plugin has most of the scheduler's CPU, and which func
 **Risk.** Where pods have not lost much yet, a loop that is busy 95 % of the time is named if it can place fewer pods than are offered, for the queue grows as long as that lasts, or at most a quarter more than it did.
 
 **Explaining-away.** On a full machine, or with the scheduler at its own CPU quota, cycles take longer because they wait for a CPU: those causes are settled first. Unless the loop is busy 95 % of the time and the scheduler's threads waited for
-a CPU for less than a quarter of that (run-queue delay), or used one for at least 0.6 of it while the machine's CPUs were at least 3 % less busy than the loop: then the loop's bound is the lower one, and it decides all the time by itself.
+a CPU for less than a quarter of that (run-queue delay), or used one for at least 0.6 of it while the machine's CPUs were at least 3 % less busy than the loop: then the loop's bound is the lower one, and it decides all the time by itself. Or one plugin uses a fifth of all CPU that the machine has: then the CPU is full of it.
 
 **Look-alikes.** The scheduler's client limit (pods wait in bind, the loop is idle); pods that fit nowhere (they wait in queue while the loop is idle).`,
 	Detect: detect,
@@ -91,6 +96,13 @@ func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
 			f.Evidence = append(f.Evidence, diagnose.Evidence{Kind: "busy", Ref: "processes: " + diagnose.Scheduler, Value: used, Unit: "s", Text: fmt.Sprintf("it used %.1f CPU-seconds meanwhile: it works, and does not wait for a CPU; the machine was %.0f %% busy", used, 100*m.Share)})
 		}
 	}
+	p, named := v.DearestPlugin()
+	if m, known := v.MachineCPU(v.Plateau); known && named && !f.Direct && r.Utilisation >= always {
+		if used := float64(p.Samples) * functions.PeriodOf(v.Meta); used >= much*m.Total {
+			f.Direct, f.Sources = true, 2
+			f.Evidence = append(f.Evidence, diagnose.Evidence{Kind: "busy", Ref: "stacks: " + p.Function, Value: used, Unit: "s", Text: fmt.Sprintf("one plugin used %.1f CPU-seconds meanwhile, %.0f %% of all that the machine has: what others lack a CPU for is its work", used, 100*used/m.Total)})
+		}
+	}
 	if !v.Symptom() {
 		f.Class, f.Claims = diagnose.Risk, nil
 		if offered := v.Meta.Workload.OfferedRate; offered > r.Bound {
@@ -102,7 +114,7 @@ func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
 	if waits(v, &f, r) {
 		return diagnose.Found(f)
 	}
-	if p, ok := v.DearestPlugin(); ok {
+	if named {
 		name, _ := plugin.Name(p.Function)
 		f.CodePath = p.Function
 		f.Cause += ", most of its plugins' work in " + plugin.Short(p.Function)
