@@ -24,9 +24,12 @@ type Component struct {
 	// PID is 0 where the process is not on this machine.
 	PID        int    `json:"pid,omitempty"`
 	MetricsURL string `json:"metricsURL,omitempty"` // full URL of /metrics
-	PprofURL   string `json:"pprofURL,omitempty"`   // base, ends in /debug/pprof
-	LogFile    string `json:"logFile,omitempty"`
-	Binary     string `json:"binary,omitempty"`
+	// MetricsSocket is a Unix socket at which it tells for less what its /metrics
+	// has: what has changed (docs/lab.md, Metrics). Empty where there is none.
+	MetricsSocket string `json:"metricsSocket,omitempty"`
+	PprofURL      string `json:"pprofURL,omitempty"` // base, ends in /debug/pprof
+	LogFile       string `json:"logFile,omitempty"`
+	Binary        string `json:"binary,omitempty"`
 	// Args are the arguments without argv[0].
 	Args []string `json:"args,omitempty"`
 	// Env are the names of the variables set for it; values may be secret.

@@ -6,6 +6,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"fmt"
+	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -76,7 +77,11 @@ func (s *session) startCollectors(ctx context.Context) (asking, reading *collect
 	}
 	for _, c := range s.plane.Components {
 		if c.MetricsURL != "" {
-			mo.Targets = append(mo.Targets, metrics.Target{Component: c.Name, Instance: c.Instance, URL: c.MetricsURL, Client: client, Compress: c.PID == 0})
+			t := metrics.Target{Component: c.Name, Instance: c.Instance, URL: c.MetricsURL, Client: client, Compress: c.PID == 0}
+			if c.MetricsSocket != "" {
+				t.URL, t.Client, t.Changes = "http://"+c.Name+"/metrics", overSocket(c.MetricsSocket), true
+			}
+			mo.Targets = append(mo.Targets, t)
 		}
 		if c.PprofURL != "" {
 			po.Targets = append(po.Targets, profile.Target{Component: c.Name, Instance: c.Instance, URL: c.PprofURL, Client: client})
@@ -241,6 +246,16 @@ func (s *session) componentClient(rc *rest.Config) (*http.Client, error) {
 	transport.ForceAttemptHTTP2 = false
 	transport.TLSClientConfig = &tls.Config{Certificates: []tls.Certificate{cert}, RootCAs: roots, MinVersion: tls.VersionTLS12}
 	return &http.Client{Transport: &introduced{to: transport}}, nil
+}
+
+// overSocket is a client of whoever listens at a Unix socket.
+func overSocket(path string) *http.Client {
+	return &http.Client{Transport: &http.Transport{
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			var d net.Dialer
+			return d.DialContext(ctx, "unix", path)
+		},
+	}}
 }
 
 // introduced does not keep a connection on which it was refused. A component that has

@@ -48,7 +48,7 @@ var rules = []rule{
 	{"controllers", []string{"^k8s.io/kubernetes/pkg/controller", "^k8s.io/kube-controller-manager", "^k8s.io/controller-manager"}},
 	{"informers and caches", []string{"^k8s.io/client-go/tools/cache", "^k8s.io/client-go/informers", "^k8s.io/client-go/listers", "^k8s.io/client-go/util/workqueue"}},
 	{"events", []string{"^k8s.io/client-go/tools/record", "^k8s.io/client-go/tools/events"}},
-	{"metrics", []string{"github.com/prometheus", "/component-base/metrics", "/endpoints/metrics", "expfmt"}},
+	{"metrics", []string{"github.com/prometheus", "kubedyno/lab/scrape.", "/component-base/metrics", "/endpoints/metrics", "expfmt"}},
 	{"tracing", []string{"go.opentelemetry.io", "/tracing.", "^k8s.io/utils/trace"}},
 	{"logging", []string{"^k8s.io/klog", "go.uber.org/zap", "^log.", "^log/", "/component-base/logs"}},
 	{"TLS and cryptography", []string{"^crypto/", "^golang.org/x/crypto", "^encoding/asn1", "^encoding/pem", "gcmAes", "bignum", "p256"}},

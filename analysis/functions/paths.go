@@ -42,7 +42,7 @@ var pathRules = []path{
 	{PathSpin, []string{"runtime.findRunnable", "runtime.stealWork"}},
 	{PathGC, []string{"runtime.gcBgMarkWorker", "runtime.gcAssistAlloc", "runtime.bgsweep", "runtime.bgscavenge"}},
 	{PathHandshake, []string{"crypto/tls.(*Conn).serverHandshake", "crypto/tls.(*Conn).clientHandshake"}},
-	{PathMetrics, []string{"promhttp.", "prometheus.(*Registry).Gather"}},
+	{PathMetrics, []string{"promhttp.", "kubedyno/lab/scrape.", "prometheus.(*Registry).Gather"}},
 	{PathRegister, []string{"prometheus.(*Registry).Register", "component-base/metrics.(*kubeRegistry).", "collectors.NewGoCollector", "collectors.NewProcessCollector"}},
 	{PathLogging, []string{"k8s.io/klog", "server/httplog.(*respLogger).Log", "go.uber.org/zap."}},
 	{"log of requests", []string{"requestlog.(*answer).line", "requestlog.(*Log).put", "requestlog.(*Log).flush", "requestlog.nameIn"}},

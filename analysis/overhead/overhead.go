@@ -237,6 +237,8 @@ var causes = []struct {
 	audit             bool // where the API server writes an audit log only
 }{
 	{"github.com/prometheus/client_golang/prometheus/promhttp.", "metrics", false},
+	{"github.com/prometheus/client_golang/prometheus.(*Registry).Gather", "metrics", false},
+	{"github.com/kubedyno/kubedyno/lab/scrape.", "metrics", false},
 	{"net/http/pprof.", "profile", false},
 	{"runtime/pprof.", "profile", false},
 	{"runtime.sigprof", "profile", false},

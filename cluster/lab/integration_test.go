@@ -240,6 +240,45 @@ func get(t *testing.T, cp *cluster.ControlPlane, cert, url string) (int, string)
 	return resp.StatusCode, string(body)
 }
 
+// overSocket is the whole answer of a component's socket for its metrics.
+func overSocket(t *testing.T, path string) string {
+	t.Helper()
+	tr := &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		var d net.Dialer
+		return d.DialContext(ctx, "unix", path)
+	}}
+	resp, err := (&http.Client{Transport: tr, Timeout: 20 * time.Second}).Get("http://lab/metrics")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	if err != nil || resp.StatusCode != http.StatusOK || resp.Header.Get("ETag") == "" {
+		t.Fatalf("%s: %s, ETag %q, %v", path, resp.Status, resp.Header.Get("ETag"), err)
+	}
+	return string(body)
+}
+
+// families are the names in an answer in the text format, without those of the
+// handler of /metrics itself.
+func families(t *testing.T, text string) (names []string) {
+	t.Helper()
+	for line := range strings.Lines(text) {
+		if f := strings.Fields(line); len(f) == 4 && f[0] == "#" && f[1] == "TYPE" && !strings.HasPrefix(f[2], "promhttp_") {
+			names = append(names, f[2])
+		}
+	}
+	if len(names) < 50 {
+		t.Errorf("%d families: %.200s", len(names), text)
+	}
+	return names
+}
+
+// without is a without what is in b.
+func without(a, b []string) []string {
+	return slices.DeleteFunc(slices.Clone(a), func(s string) bool { return slices.Contains(b, s) })
+}
+
 // One lab for everything that only looks, and a second one beside it.
 func TestStock(t *testing.T) {
 	cfg := config(t)
@@ -310,6 +349,16 @@ func TestStock(t *testing.T) {
 			}
 			if code, body := get(t, cp, cp.ClientCert, c.PprofURL+"/goroutine?debug=1"); code != 200 || !strings.Contains(body, "goroutine profile") {
 				t.Errorf("%s pprof: %d %.200s", c.Name, code, body)
+			}
+			// The socket has what /metrics has. Families come with their first use, and never go.
+			_, before := get(t, cp, cp.ClientCert, c.MetricsURL)
+			socket := families(t, overSocket(t, c.MetricsSocket))
+			_, after := get(t, cp, cp.ClientCert, c.MetricsURL)
+			if missing := without(families(t, before), socket); len(missing) > 0 {
+				t.Errorf("%s: not at the socket: %q", c.Name, missing)
+			}
+			if more := without(socket, families(t, after)); len(more) > 0 {
+				t.Errorf("%s: at the socket only: %q", c.Name, more)
 			}
 			// etcd refuses in the handshake: code 0.
 			if code, body := get(t, cp, load, c.MetricsURL); code == 200 {
@@ -512,7 +561,11 @@ func TestOverrides(t *testing.T) {
 	if scheduler.Binary != other || scheduler.Version != "" {
 		t.Errorf("scheduler: binary %s, version %q", scheduler.Binary, scheduler.Version)
 	}
+	if scheduler.MetricsSocket != "" {
+		t.Errorf("a program that may not be ours is asked at %s", scheduler.MetricsSocket)
+	}
 	kcm := cp.Component(lab.ControllerManager)
+	families(t, overSocket(t, kcm.MetricsSocket))
 	if args := strings.Join(kcm.Args, " "); strings.Contains(args, "--controllers") {
 		t.Errorf("a removed flag is set: %s", args)
 	}

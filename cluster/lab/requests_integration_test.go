@@ -238,17 +238,19 @@ func TestLogOfRequestsOfAnother(t *testing.T) {
 	}
 }
 
-// The log's place is kubedyno's own to say.
+// Where the log and the sockets are is kubedyno's own to say.
 func TestLogOfRequestsElsewhere(t *testing.T) {
-	cfg := config(t)
-	cfg.Last = lab.APIServer
-	cfg.Overrides = map[string]lab.Override{lab.APIServer: {Env: map[string]string{"KUBEDYNO_REQUEST_LOG": filepath.Join(t.TempDir(), "mine.log")}}}
-	l, err := lab.Start(t.Context(), cfg)
-	if err == nil {
-		_ = l.Stop(t.Context())
-		t.Fatal("it starts")
-	}
-	if !strings.Contains(err.Error(), "kube-apiserver.env.KUBEDYNO_REQUEST_LOG cannot be set") {
-		t.Error(err)
+	for _, c := range []struct{ component, variable string }{{lab.APIServer, "KUBEDYNO_REQUEST_LOG"}, {lab.Etcd, "KUBEDYNO_METRICS"}} {
+		cfg := config(t)
+		cfg.Last = lab.APIServer
+		cfg.Overrides = map[string]lab.Override{c.component: {Env: map[string]string{c.variable: filepath.Join(t.TempDir(), "mine")}}}
+		l, err := lab.Start(t.Context(), cfg)
+		if err == nil {
+			_ = l.Stop(t.Context())
+			t.Fatal("it starts")
+		}
+		if !strings.Contains(err.Error(), c.component+".env."+c.variable+" cannot be set") {
+			t.Error(err)
+		}
 	}
 }

@@ -175,9 +175,14 @@ func (k *keeper) join(name string) (dirs []string, stat string, err error) {
 	return dirs, stat, nil
 }
 
-// labVersion is what kubedyno-lab says of itself. RequestLog is the environment
-// variable that names the file of the API server's log of requests.
-type labVersion struct{ Kubernetes, Etcd, RequestLog string }
+// labVersion is what kubedyno-lab says of itself. RequestLog and Metrics are the
+// environment variables that name the file of the API server's log of requests,
+// and the socket at which a component tells what has changed of its metrics.
+type labVersion struct{ Kubernetes, Etcd, RequestLog, Metrics string }
+
+// longestSocket is how long the path of a Unix socket may be (sun_path in
+// unix(7), with the byte that ends it).
+const longestSocket = 107
 
 func askVersion(ctx context.Context, path string) (labVersion, error) {
 	ctx, cancel := context.WithTimeout(ctx, versionTimeout)
@@ -299,14 +304,27 @@ func (k *keeper) plan(ids *pki, version labVersion) (*plan, error) {
 			binary, c.version = o.Binary, ""
 		}
 		env := maps.Clone(o.Env)
-		if c.name == APIServer && version.RequestLog != "" {
-			if _, set := env[version.RequestLog]; set {
-				return nil, fmt.Errorf("%s.env.%s cannot be set: kubedyno reads the log of requests that it names", APIServer, version.RequestLog)
+		ours := func(variable, value, what string) error {
+			if _, set := env[variable]; set {
+				return fmt.Errorf("%s.env.%s cannot be set: kubedyno reads the %s that it names", c.name, variable, what)
 			}
 			if env == nil {
 				env = map[string]string{}
 			}
-			env[version.RequestLog] = p.cp.RequestLog
+			env[variable] = value
+			return nil
+		}
+		if c.name == APIServer && version.RequestLog != "" {
+			if err := ours(version.RequestLog, p.cp.RequestLog, "log of requests"); err != nil {
+				return nil, err
+			}
+		}
+		// A program of the user's own is asked over its own port.
+		socket := file(c.name + ".metrics")
+		if o.Binary != "" || version.Metrics == "" || len(socket) > longestSocket {
+			socket = ""
+		} else if err := ours(version.Metrics, socket, "socket"); err != nil {
+			return nil, err
 		}
 		p.children[c.name] = childConfig{SyncDelay: o.SyncDelay, Config: proc.Config{
 			Name: c.name, Path: binary, Argv0: c.name, Args: args, Env: childEnv(env), Dir: dir,
@@ -314,7 +332,7 @@ func (k *keeper) plan(ids *pki, version labVersion) (*plan, error) {
 			Ready: asks(client, c.metrics+c.ready), Files: o.Files,
 		}}
 		p.cp.Components = append(p.cp.Components, cluster.Component{
-			Name: c.name, MetricsURL: c.metrics + "/metrics", PprofURL: c.pprof + "/debug/pprof",
+			Name: c.name, MetricsURL: c.metrics + "/metrics", MetricsSocket: socket, PprofURL: c.pprof + "/debug/pprof",
 			LogFile: file("logs", c.name+".log"), Binary: binary, Args: args,
 			Env: slices.Sorted(maps.Keys(o.Env)), Version: c.version, CPU: o.CPU, Cgroup: stat,
 		})

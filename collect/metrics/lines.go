@@ -3,6 +3,7 @@ package metrics
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"strconv"
 	"strings"
 	"unsafe"
@@ -68,22 +69,93 @@ func (s *scraper) appendLines(app storage.AppenderV2, at int64) (n, added int, e
 				continue
 			}
 		}
-		l.x.place = len(now.at)
-		now.at = append(now.at, l)
-		if l.x.leftOut {
-			continue
-		}
-		if l.x.dead {
-			added++
-		}
-		l.x.round, l.x.dead = s.round, false
-		if err := s.put(app, l.x, at, l.v); err != nil {
+		stored, isNew, err := s.appendLine(app, &now, l, at)
+		if err != nil {
 			s.spare = now
 			return n, added, err
 		}
-		n++
+		n, added = n+stored, added+isNew
 	}
 	s.lines, s.spare = now, old
+	return n, added, nil
+}
+
+// appendLine appends one line's sample, unless its series is left out, and says
+// whether it did and whether the series is new.
+func (s *scraper) appendLine(app storage.AppenderV2, now *lines, l lineAt, at int64) (stored, isNew int, err error) {
+	l.x.place = len(now.at)
+	now.at = append(now.at, l)
+	if l.x.leftOut {
+		return 0, 0, nil
+	}
+	if l.x.dead {
+		isNew = 1
+	}
+	l.x.round, l.x.dead = s.round, false
+	return 1, isNew, s.put(app, l.x, at, l.v)
+}
+
+// manipulation is the name of the form in which a lab's components tell what has
+// changed since the last answer (docs/lab.md, Metrics).
+const manipulation = "kubedyno-lines"
+
+// appendChanges reads s.buf, an answer that says how its lines differ from those
+// of the last, into app.
+func (s *scraper) appendChanges(app storage.AppenderV2, at int64) (n, added int, err error) {
+	old := s.lines
+	now := lines{at: s.spare.at[:0], text: s.spare.text[:0]}
+	defer func() {
+		if err == nil {
+			s.lines, s.spare = now, old
+		} else {
+			s.spare = now
+		}
+	}()
+	next := 0 // the old line that comes
+	take := func(l lineAt) error {
+		stored, isNew, err := s.appendLine(app, &now, l, at)
+		n, added = n+stored, added+isNew
+		return err
+	}
+	for line := range bytes.Lines(s.buf.Bytes()) {
+		line = bytes.TrimSuffix(line, []byte{'\n'})
+		if len(line) == 0 || line[0] == '#' {
+			continue
+		}
+		switch sign, rest := line[0], line[1:]; sign {
+		case '=', '-':
+			count, err := strconv.Atoi(string(rest))
+			if err != nil || count < 0 || count > len(old.at)-next {
+				return n, added, fmt.Errorf("changes of %d lines: %q after line %d", len(old.at), line, next)
+			}
+			for i := next; sign == '=' && i < next+count; i++ {
+				if err := take(lineAt{x: old.at[i].x, v: old.at[i].v}); err != nil {
+					return n, added, err
+				}
+			}
+			next += count
+		case '~':
+			v, ok := parseValue(rest)
+			if !ok || next == len(old.at) {
+				return n, added, fmt.Errorf("changes of %d lines: %q after line %d", len(old.at), line, next)
+			}
+			if err := take(lineAt{x: old.at[next].x, v: v}); err != nil {
+				return n, added, err
+			}
+			next++
+		default:
+			l, _, err := s.readLine(line, 0, len(line), lines{}, nil, 0, &added)
+			if err == nil {
+				err = take(lineAt{x: l.x, v: l.v})
+			}
+			if err != nil {
+				return n, added, err
+			}
+		}
+	}
+	if next != len(old.at) {
+		return n, added, fmt.Errorf("changes of %d lines end after line %d", len(old.at), next)
+	}
 	return n, added, nil
 }
 

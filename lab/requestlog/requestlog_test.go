@@ -374,6 +374,17 @@ func TestTooSlow(t *testing.T) {
 	}
 }
 
+// Times are written as package time would write them.
+func TestTimestamp(t *testing.T) {
+	for _, at := range []time.Time{
+		time.Unix(0, 0), time.Unix(1e9, 999_999_999), time.Date(2026, 1, 2, 3, 4, 5, 6_789, time.FixedZone("", 7200)), time.Date(999, 12, 31, 23, 59, 59, 1_000, time.UTC),
+	} {
+		if got, want := string(timestamp(nil, at)), at.UTC().Format(`"2006-01-02T15:04:05.000000Z"`); got != want {
+			t.Errorf("%s, want %s", got, want)
+		}
+	}
+}
+
 func TestNameIn(t *testing.T) {
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "web-x7f2p"}}
 	unknown := runtime.Unknown{TypeMeta: runtime.TypeMeta{APIVersion: "v1", Kind: "Pod"}, Raw: marshal(t, pod)}

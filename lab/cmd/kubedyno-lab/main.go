@@ -24,12 +24,14 @@ import (
 	"strings"
 	_ "time/tzdata" // CronJob time zones, as the components' own mains link it
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/cobra"
 	etcdversion "go.etcd.io/etcd/api/v3/version"
 	"go.etcd.io/etcd/server/v3/etcdmain"
 	_ "k8s.io/client-go/plugin/pkg/client/auth" // kubectl's credential plug-ins
 	"k8s.io/component-base/cli"
 	_ "k8s.io/component-base/logs/json/register" // --logging-format=json
+	"k8s.io/component-base/metrics/legacyregistry"
 	_ "k8s.io/component-base/metrics/prometheus/clientgo"
 	_ "k8s.io/component-base/metrics/prometheus/version"
 	"k8s.io/component-base/version"
@@ -39,23 +41,31 @@ import (
 	proxy "k8s.io/kubernetes/cmd/kube-proxy/app"
 	scheduler "k8s.io/kubernetes/cmd/kube-scheduler/app"
 	kubelet "k8s.io/kubernetes/cmd/kubelet/app"
+
+	"github.com/kubedyno/kubedyno/lab/scrape"
 )
 
 // self is the name under which the component is the first argument.
 const self = "kubedyno-lab"
 
+// metricsEnv names the socket at which a component of the control plane tells
+// what has changed of its metrics, beside its own /metrics (package scrape).
+// Without it a component is what its own main makes of it.
+const metricsEnv = "KUBEDYNO_METRICS"
+
 // components in the order in which a control plane starts them.
 var components = []struct {
-	name string
-	run  func(argv []string) int
+	name    string
+	metrics prometheus.Gatherer // what its /metrics has
+	run     func(argv []string) int
 }{
-	{"etcd", func(argv []string) int { etcdmain.Main(argv); return 0 }},
-	{"kube-apiserver", command(newAPIServerCommand)},
-	{"kube-controller-manager", command(controllermanager.NewControllerManagerCommand)},
-	{"kube-scheduler", command(func() *cobra.Command { return scheduler.NewSchedulerCommand() })},
-	{"kubelet", command(func() *cobra.Command { return kubelet.NewKubeletCommand(context.Background()) })},
-	{"kube-proxy", command(proxy.NewProxyCommand)},
-	{"kubectl", runKubectl},
+	{"etcd", prometheus.DefaultGatherer, func(argv []string) int { etcdmain.Main(argv); return 0 }},
+	{"kube-apiserver", legacyregistry.DefaultGatherer, command(newAPIServerCommand)},
+	{"kube-controller-manager", legacyregistry.DefaultGatherer, command(controllermanager.NewControllerManagerCommand)},
+	{"kube-scheduler", legacyregistry.DefaultGatherer, command(func() *cobra.Command { return scheduler.NewSchedulerCommand() })},
+	{"kubelet", nil, command(func() *cobra.Command { return kubelet.NewKubeletCommand(context.Background()) })},
+	{"kube-proxy", nil, command(proxy.NewProxyCommand)},
+	{"kubectl", nil, runKubectl},
 }
 
 // command runs a component as its own main does. Those mains read os.Args.
@@ -80,17 +90,16 @@ func main() {
 }
 
 func run(argv []string, stdout, stderr io.Writer) int {
-	name := filepath.Base(argv[0])
-	if main := lookup(name); main != nil {
-		return main(argv)
+	if isComponent(filepath.Base(argv[0])) {
+		return runComponent(filepath.Base(argv[0]), argv, stderr)
 	}
 	argv = argv[1:]
 	if len(argv) == 0 {
 		fmt.Fprintln(stderr, usage())
 		return 2
 	}
-	if main := lookup(argv[0]); main != nil {
-		return main(argv)
+	if isComponent(argv[0]) {
+		return runComponent(argv[0], argv, stderr)
 	}
 	switch argv[0] {
 	case "version":
@@ -103,13 +112,32 @@ func run(argv []string, stdout, stderr io.Writer) int {
 	return 2
 }
 
-func lookup(name string) func([]string) int {
+func isComponent(name string) bool {
 	for _, c := range components {
 		if c.name == name {
-			return c.run
+			return true
 		}
 	}
-	return nil
+	return false
+}
+
+func runComponent(name string, argv []string, stderr io.Writer) int {
+	for _, c := range components {
+		if c.name != name {
+			continue
+		}
+		if path := os.Getenv(metricsEnv); path != "" && c.metrics != nil {
+			os.Unsetenv(metricsEnv) // it is not that of what the component starts
+			stop, err := scrape.Listen(path, c.metrics)
+			if err != nil {
+				fmt.Fprintf(stderr, "%s: %v\n", name, err)
+				return 1
+			}
+			defer stop()
+		}
+		return c.run(argv)
+	}
+	panic("no component is named " + name)
 }
 
 func usage() string {
@@ -130,6 +158,8 @@ type versions struct {
 	Platform   string `json:"platform"`
 	// RequestLog is the variable that names the file of the API server's request log.
 	RequestLog string `json:"requestLog"`
+	// Metrics is the variable that names a component's socket for its metrics.
+	Metrics string `json:"metrics"`
 }
 
 func printVersion(args []string, stdout, stderr io.Writer) int {
@@ -142,6 +172,7 @@ func printVersion(args []string, stdout, stderr io.Writer) int {
 		Go:         runtime.Version(),
 		Platform:   k.Platform,
 		RequestLog: requestLogEnv,
+		Metrics:    metricsEnv,
 	}
 	switch strings.Join(args, " ") {
 	case "":
