@@ -264,6 +264,14 @@ func (v *View) idleRates() {
 	}
 }
 
+// AtRest is how many CPUs a component, or the machine's run, used before the load.
+// Where that is much, what a pod costs is a guess, for nobody knows how much of it
+// goes on under load: much is said then.
+func (v *View) AtRest(component string) (cpus float64, much bool) {
+	cpus = v.idle[component]
+	return cpus, cpus >= restless*float64(v.Meta.Machine.CPUs)
+}
+
 // accountResources works out, for each resource, its busy time, its demand per
 // pod and so the most it could carry (the utilisation law: X ≤ servers/demand).
 func (v *View) accountResources() {

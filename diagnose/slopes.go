@@ -247,7 +247,14 @@ const pluginShare = 0.2
 // DearestPlugin is the plugin with most of the scheduler's CPU over the plateau,
 // by sampled stacks. ok is false where none has much, and without stacks.
 func (v *View) DearestPlugin() (p functions.Part, ok bool) {
-	p, err := functions.Dearest(v.src, Scheduler, v.Plateau, PluginFunctions)
+	return v.Dearest(Scheduler, PluginFunctions, v.Plateau)
+}
+
+// Dearest is the package with most of a component's CPU in a window, of those whose
+// functions have some text in their names, by sampled stacks. ok is false where none
+// has much, and without stacks.
+func (v *View) Dearest(component, within string, w record.Window) (p functions.Part, ok bool) {
+	p, err := functions.Dearest(v.src, component, w, within)
 	if err != nil && !errors.Is(err, record.ErrMissing) && v.err == nil {
 		v.err = fmt.Errorf("read stacks: %w", err)
 	}

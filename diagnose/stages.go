@@ -52,7 +52,7 @@ func (v *View) accountStages() {
 	matched, ran := 0, 0
 	owned := 0
 	v.Cut = v.Meta.Status != record.StatusComplete && v.Meta.Status != "" ||
-		v.noneCame()
+		v.noneCame() || v.neverCreated()
 	for _, p := range v.Pods {
 		if p.Owner != "" {
 			owned++
@@ -201,7 +201,7 @@ func (v *View) accountStages() {
 		switch {
 		case why != "" && v.Cut:
 			// They had no time to come out, and where they wait is known all the same.
-			v.Warnings = append(v.Warnings, fmt.Sprintf("the run ended early, so that of stage %s, %s", name, why))
+			v.Warnings = append(v.Warnings, fmt.Sprintf("not all pods came to their end, so that of stage %s, %s", name, why))
 		case why != "":
 			s.Reason = why
 			v.rejectStages(name + ": " + why)
@@ -243,8 +243,8 @@ func (v *View) accountStages() {
 	}
 }
 
-// unborn are pods that were asked for and that no controller had created when a
-// run ended early.
+// unborn are pods that were asked for and that no controller had created when the
+// run ended.
 func (v *View) unborn() (all []struct {
 	op   *record.Operation
 	pods int
@@ -258,7 +258,7 @@ func (v *View) unborn() (all []struct {
 	}
 	for i := range v.Operations {
 		o := &v.Operations[i]
-		if n := int(o.Pods) - seen[o.Namespace+"/"+o.Name]; n > 0 && o.Verb == "create" && o.Resource != "pods" && o.DoneMicros != 0 && o.Error == "" && o.Code < 300 {
+		if n := int(o.Pods) - seen[o.Namespace+"/"+o.Name]; n > 0 && makesOwner(o) {
 			all = append(all, struct {
 				op   *record.Operation
 				pods int
@@ -266,6 +266,32 @@ func (v *View) unborn() (all []struct {
 		}
 	}
 	return all
+}
+
+// many is the share of the pods that were asked for from which those that were
+// never created are no accident of the recording.
+const many = 0.05
+
+// makesOwner says that an operation has made what a controller creates pods for.
+func makesOwner(o *record.Operation) bool {
+	return o.Verb == "create" && o.Resource != "pods" && o.DoneMicros != 0 && o.Error == "" && o.Code < 300
+}
+
+// neverCreated says that controllers have not created many of the pods that they
+// were asked for.
+func (v *View) neverCreated() bool {
+	expected, created := 0, 0
+	for i := range v.Operations {
+		if o := &v.Operations[i]; makesOwner(o) {
+			expected += int(o.Pods)
+		}
+	}
+	for _, p := range v.Pods {
+		if p.Owner != "" && p.CreatedMicros != 0 {
+			created++
+		}
+	}
+	return float64(expected-created) > many*float64(expected)
 }
 
 // noneCame says that no pod that was asked for came to be: the watch showed none,

@@ -281,7 +281,8 @@ func (v *View) setWindows(steady record.Window, hasSteady bool) {
 		}
 	}
 	v.Load = record.Window{Start: time.UnixMicro(start), End: time.UnixMicro(end)}
-	if (unfinished || end == 0) && hasSteady && steady.End.After(v.Load.End) {
+	never := v.neverCreated() && v.Meta.Status != record.StatusInterrupted // whoever ended it did not wait
+	if (unfinished || never || end == 0) && hasSteady && steady.End.After(v.Load.End) {
 		v.Load.End = steady.End
 	}
 	if start == 0 || v.Observed && hasSteady {
@@ -294,6 +295,9 @@ func (v *View) setWindows(steady record.Window, hasSteady bool) {
 		a, b := created[len(created)/20], running[len(running)-1-len(running)/20]
 		if b > a {
 			v.Plateau = record.Window{Start: time.UnixMicro(a), End: time.UnixMicro(b)}
+		}
+		if never { // what holds those back is seen after the others have come
+			v.Plateau.End = v.Load.End
 		}
 	}
 }
@@ -475,6 +479,16 @@ func (v *View) Excess(stage string) float64 {
 
 // Known says whether a stage was measured.
 func (v *View) Known(stage string) bool { return v.Stage(stage).WaitSeconds != nil }
+
+// Waiting is how many pods waited in a stage at a time, on average over the load.
+// known is false where the stage was not measured.
+func (v *View) Waiting(stage string) (pods float64, known bool) {
+	s := v.Stage(stage)
+	if s.WaitSeconds == nil || v.Span() <= 0 {
+		return 0, false
+	}
+	return *s.WaitSeconds / v.Span(), true
+}
 
 // LostStages are the stages that lost time, largest first, queue, decide and
 // bind as one where they could not be told apart.

@@ -33,6 +33,7 @@ const (
 	PathRegister  = "metrics registration"
 	PathGC        = "garbage collection"
 	PathSpin      = "idle spinning"
+	PathCounts    = "object counts"
 )
 
 // pathRules are tried in turn, so that a part of a request comes before the
@@ -43,6 +44,7 @@ var pathRules = []path{
 	{PathGC, []string{"runtime.gcBgMarkWorker", "runtime.gcAssistAlloc", "runtime.bgsweep", "runtime.bgscavenge"}},
 	{PathHandshake, []string{"crypto/tls.(*Conn).serverHandshake", "crypto/tls.(*Conn).clientHandshake"}},
 	{PathMetrics, []string{"promhttp.", "kubedyno/lab/scrape.", "prometheus.(*Registry).Gather"}},
+	{PathCounts, []string{"registry.(*Store).startObservingCount"}},
 	{PathRegister, []string{"prometheus.(*Registry).Register", "component-base/metrics.(*kubeRegistry).", "collectors.NewGoCollector", "collectors.NewProcessCollector"}},
 	{PathLogging, []string{"k8s.io/klog", "server/httplog.(*respLogger).Log", "go.uber.org/zap."}},
 	{"log of requests", []string{"requestlog.(*answer).line", "requestlog.(*Log).put", "requestlog.(*Log).flush", "requestlog.nameIn"}},

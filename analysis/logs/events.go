@@ -47,6 +47,7 @@ var Kinds = []KindOf{
 	{"client-throttled", "waited for the client's own rate limit before sending", true, true},
 	{"retry-wait", "waited before a retry, as the server asked", true, true},
 	{"conflict", "a write refused, since the object had been modified", false, false},
+	{"create-refused", "a controller was refused what it wanted to create, with the reason", false, false},
 	{"stale-cache", "a controller waited for its own writes to come back in its cache", false, false},
 	{"lease-lost", "a component lost or could not renew its leader lease", false, false},
 	{"lease-slow", "a leader lease was not renewed in one request", false, false},
@@ -157,6 +158,10 @@ func (e *Entry) classify(ev *Event) bool {
 	if either("is not as new as written version") {
 		ev.Object = firstQuoted(err + msg)
 		return is("stale-cache")
+	}
+	if reason := refusalOf(err); reason != "" {
+		ev.Object = reason
+		return is("create-refused")
 	}
 	switch {
 	case msg == "Failed to renew lease", has("leaderelection lost"), has("leader election lost"), has("failed to renew lease"):
@@ -318,6 +323,21 @@ func conflictOf(s string) string {
 		return ""
 	}
 	return resource + " " + firstQuoted(rest)
+}
+
+// refusalOf reads why the API server refused what a controller creates: `sync
+// "ns/web" failed with pods "web-x" is forbidden: exceeded quota: …`, `… failed with
+// admission webhook "w" denied the request: …`. That somebody has no right to ask
+// at all is not what this is about.
+func refusalOf(err string) string {
+	if i := strings.Index(err, `admission webhook "`); i >= 0 && strings.Contains(err[i:], `" denied the request`) {
+		return err[i:]
+	}
+	_, reason, ok := strings.Cut(err, `" is forbidden: `)
+	if !ok || strings.HasPrefix(reason, `User "`) {
+		return ""
+	}
+	return reason
 }
 
 // firstQuoted is the first string in quotes, escaped or not.

@@ -27,6 +27,7 @@ among many creates therefore cost much more than themselves.
 
 **Evidence.** At least 5 % (and ten) of the controllers' POSTs of pods were answered with 400, 403, 422 or 5xx, and pods lost time in stage controller.
 workqueue_retries_total says how often a key came back. Code 403 is a quota, an admission plugin or a policy; 5xx a webhook that failed or an API server in trouble. The webhook or policy to which at least half of the refusals go back is named (apiserver_admission_webhook_rejection_count, apiserver_validating_admission_policy_check_total).
+Otherwise the controller manager's log says why: which quota is used up, which ServiceAccount is missing.
 
 **Charged.** The waiting for the controller: all of it from 20 % refusals on, where a batch hardly ever gets beyond two pods, and in proportion below. Pods that are made one at a time also cost much more CPU, so that a machine which is full of them is full for that reason.
 
@@ -113,11 +114,45 @@ func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
 		f.Summary += fmt.Sprintf(" It is %s.", cause)
 		f.Evidence = append(f.Evidence, by.evidence)
 	}
+	if l, ok := v.Log(diagnose.ControllerManager, "create-refused"); ok && l.Count > 0 {
+		told(&f, l, named)
+	}
 	if n, ok := v.Increase(diagnose.ControllerManager, "workqueue_retries_total", diagnose.Labels{"name": "~replicaset|job|statefulset|daemonset|replicationmanager"}); ok && n > 0 {
 		f.Sources++
 		f.Evidence = append(f.Evidence, diagnose.Evidence{Kind: "rate", Ref: `workqueue_retries_total{component="kube-controller-manager"}`, Value: n, Unit: "retries", Text: fmt.Sprintf("keys came back %.0f times after a failure", n)})
 	}
 	return diagnose.Found(f)
+}
+
+// told adds what the controller's log says of the refusals, which names whoever is
+// behind them where no metric does.
+func told(f *diagnose.Finding, l diagnose.Logged, named bool) {
+	reason := l.Last.Object
+	f.Sources++
+	f.Evidence = append(f.Evidence, diagnose.Evidence{Kind: "pattern", Ref: "logs: kube-controller-manager, create-refused", Value: float64(l.Count), Unit: "lines", Text: "the last says: " + reason})
+	if named {
+		if _, words, ok := strings.Cut(reason, "denied the request: "); ok {
+			f.Summary += fmt.Sprintf(" Its words: %s.", strings.TrimSuffix(words, "."))
+		}
+		return
+	}
+	quota, isQuota := strings.CutPrefix(reason, "exceeded quota: ")
+	missing, isAccount := strings.CutPrefix(reason, "error looking up service account ")
+	switch {
+	case isQuota:
+		name, amounts, _ := strings.Cut(quota, ", ")
+		f.Cause = fmt.Sprintf("the ResourceQuota %s is used up (%s)", name, amounts)
+		f.Summary = fmt.Sprintf("The ResourceQuota %s is used up (%s). %s", name, amounts, f.Summary)
+		f.Advice.Text = fmt.Sprintf("Raise the limits of the ResourceQuota %s, remove what else counts against it, or ask for less.", name)
+	case isAccount:
+		name, _, _ := strings.Cut(missing, ":")
+		f.Resource = "policy"
+		f.Cause = fmt.Sprintf("there is no ServiceAccount %s", name)
+		f.Summary = fmt.Sprintf("Pods are to run as the ServiceAccount %s, which is not there. %s", name, f.Summary)
+		f.Advice.Text = fmt.Sprintf("Create the ServiceAccount %s, or name another in the pods' serviceAccountName.", name)
+	default:
+		f.Summary += fmt.Sprintf(" It says: %s.", strings.TrimSuffix(reason, "."))
+	}
 }
 
 // An answer is who said no, by the API server's own count.

@@ -2,6 +2,7 @@ package garbagecollection
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/kubedyno/kubedyno/analysis/functions"
 	"github.com/kubedyno/kubedyno/diagnose"
@@ -31,6 +32,9 @@ it collects all the time: CPU that does no work, and goroutines that must help.
 
 **Evidence.** The process collects at least 1.5 times a second (go_gc_cycles_total_gc_cycles_total), and that is at least 25 % of its CPU: by its CPU profiles or, without any, by the runtime's
 own estimate (go_cpu_classes_gc_total_cpu_seconds_total without idle workers), which is not to be trusted for a process that is short of CPU.
+
+**Why.** GOGC below 100, or GOMEMLIMIT within twice of what is in use after a collection (go_gc_gogc_percent, go_gc_gomemlimit_bytes, go_gc_heap_live_bytes), keep the heap small. Where neither does, it is the component that allocates too much for so
+small a heap: then that is said, with the bytes a second (go_gc_heap_allocs_bytes_total) and, from sampled stacks, the function of its own that most of its CPU goes to.
 
 **Class.** A bottleneck where the CPU is what holds pods up (the machine or the component's quota is full); the finding then claims the share of the lost time that this CPU is of all
 that was used. Waste otherwise.
@@ -109,7 +113,11 @@ func finding(v *diagnose.View, component string, used, gc, perSecond float64, re
 		},
 		RefutedBy: "a run with GOGC=100 and no GOMEMLIMIT in which the share stays",
 	}
-	if l, ok := v.Gauge(component, "go_gc_heap_live_bytes", nil, v.Load); ok {
+	l, ok := v.Gauge(component, "go_gc_heap_live_bytes", nil, v.Load)
+	if ok && unforced(v, component, l.Mean) {
+		allocates(v, &f, used, share)
+	}
+	if ok {
 		f.Evidence = append(f.Evidence, diagnose.Evidence{Kind: "config", Ref: fmt.Sprintf(`go_gc_heap_live_bytes{component=%q}`, component), Value: l.Mean, Unit: "bytes", Text: fmt.Sprintf("%.0f MiB were in use after a collection, on average", l.Mean/(1<<20))})
 	}
 	if v.Upstream() == "" || !v.Symptom() || !v.StagesOK {
@@ -130,3 +138,46 @@ func finding(v *diagnose.View, component string, used, gc, perSecond float64, re
 	}
 	return f
 }
+
+// usualGOGC is Go's default, and near how close to what is in use a limit must be to
+// force collections: at twice of that GOGC=100 collects as often.
+const usualGOGC, near = 100, 2
+
+// unforced says that no setting makes a component collect, as far as it tells.
+func unforced(v *diagnose.View, component string, live float64) bool {
+	gogc, ok := v.Gauge(component, "go_gc_gogc_percent", nil, v.Load)
+	limit, okLimit := v.Gauge(component, "go_gc_gomemlimit_bytes", nil, v.Load)
+	return ok && okLimit && gogc.Mean >= usualGOGC && limit.Mean > near*live
+}
+
+// own is where the code of a component's own loops is.
+var own = map[string]string{
+	diagnose.ControllerManager: "k8s.io/kubernetes/pkg/controller/",
+	diagnose.Scheduler:         diagnose.PluginFunctions,
+}
+
+// allocates makes the finding one of a component that allocates much on a small heap.
+func allocates(v *diagnose.View, f *diagnose.Finding, used, share float64) {
+	component := f.Component
+	f.Sources = 1 // that it collects is sure; why it allocates is not
+	f.Cause = fmt.Sprintf("%s allocates so much that it collects garbage for %.0f %% of its CPU time", component, 100*share)
+	f.Summary = fmt.Sprintf("%s spends %.0f %% of its %.1f CPU-seconds collecting garbage (5-18 %% is usual), although GOGC and GOMEMLIMIT are as usual: it allocates much for so small a heap.", component, 100*share, used)
+	f.Advice = diagnose.Advice{Text: fmt.Sprintf("Look at what %s does all the time (kubedyno functions RECORDING --component %s --sort cum), and how often: a period that was set too short is the usual reason. A higher GOGC trades memory for CPU.", component, component)}
+	f.RefutedBy = "a run with GOGC=400 in which it uses as much CPU"
+	if n, ok := v.Increase(component, "go_gc_heap_allocs_bytes_total", nil); ok && v.Span() > 0 {
+		f.Evidence = append(f.Evidence, diagnose.Evidence{Kind: "rate", Ref: fmt.Sprintf(`go_gc_heap_allocs_bytes_total{component=%q}`, component), Value: n / v.Span(), Unit: "bytes/s", Text: fmt.Sprintf("%.1f MB a second are allocated", n/v.Span()/1e6)})
+	}
+	within, ok := own[component]
+	if !ok {
+		return
+	}
+	if p, ok := v.Dearest(component, within, v.Load); ok {
+		f.CodePath = p.Function
+		f.Cause += ", most of its own work in " + short(p.Function)
+		f.Summary += fmt.Sprintf(" %.0f %% of its CPU is in %s.", 100*p.Share, short(p.Function))
+		f.Evidence = append(f.Evidence, diagnose.Evidence{Kind: "function", Ref: "stacks: " + p.Function, Value: p.Share, Unit: "1", Text: fmt.Sprintf("%.0f %% of its CPU with what it calls (%d samples)", 100*p.Share, p.Samples)})
+	}
+}
+
+// short is a function's name without the path of its package.
+func short(function string) string { return function[strings.LastIndexByte(function, '/')+1:] }

@@ -62,6 +62,10 @@ func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
 		Summary: fmt.Sprintf("The machine is at capacity: its %d CPUs are %.0f %% busy while pods wait. A pod costs %.0f ms of CPU until it runs, so about %.0f pods/s is the most; %.0f/s came up.",
 			v.Meta.Machine.CPUs, 100*m.Share, 1000*r.Demand, r.Bound, v.Done()),
 	}
+	if rest, much := v.AtRest(diagnose.Machine); much {
+		f.Summary = fmt.Sprintf("The machine is at capacity: its %d CPUs are %.0f %% busy while pods wait, and the run used %.1f of them before there was a load. Beside that a pod costs %.0f ms of CPU until it runs; %.0f/s came up.",
+			v.Meta.Machine.CPUs, 100*m.Share, rest, 1000*r.Demand, v.Done())
+	}
 	for _, s := range lost {
 		f.Claims[s.Name] = *s.ExcessSeconds
 	}

@@ -2,6 +2,7 @@ package podsparked
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/kubedyno/kubedyno/diagnose"
 )
@@ -14,6 +15,24 @@ const (
 	storm = 0.02
 )
 
+// reasons are what it means that a plugin of the scheduler refuses a pod on every
+// node, and where to look.
+var reasons = map[string]struct{ means, look string }{
+	"NodeResourcesFit":   {"No node has as much CPU, memory or as many places for pods left as they ask for", "Add nodes, or lower the requests of the pods, or of those that have the room now."},
+	"NodeAffinity":       {"No node has the labels that they ask for", "Compare spec.nodeSelector and the node affinity of a waiting pod with the labels of the nodes."},
+	"NodeName":           {"They name a node that is not there", "Look at spec.nodeName of a waiting pod."},
+	"NodeUnschedulable":  {"The nodes are cordoned", "kubectl uncordon the nodes that are to take pods."},
+	"TaintToleration":    {"The nodes have taints that they do not tolerate", "Compare the taints of the nodes with the tolerations of a waiting pod; node.kubernetes.io/not-ready and unreachable come from nodes that are in trouble themselves."},
+	"NodePorts":          {"The ports of the nodes that they ask for are taken", "Do without hostPort: one node takes one pod with it."},
+	"InterPodAffinity":   {"Their rules about other pods leave no node", "Look at the affinity and anti-affinity of a waiting pod: a required anti-affinity leaves room for one pod in each topology."},
+	"PodTopologySpread":  {"Their rules of spreading leave no node", "Look at topologySpreadConstraints with whenUnsatisfiable: DoNotSchedule, and whether each topology has nodes with room."},
+	"VolumeBinding":      {"Their claims are not bound, or no node can reach the volumes", "Look at the claims of a waiting pod: whether they are there, their StorageClass and its provisioner, and the topology of their volumes."},
+	"VolumeRestrictions": {"Their claims are not there, or others use the volumes", "Look at the claims of a waiting pod: whether they are there, and whether another pod has a volume that only one may use (ReadWriteOncePod)."},
+	"VolumeZone":         {"Their volumes are in zones without a node for them", "Compare the zones of the volumes with those of the nodes."},
+	"NodeVolumeLimits":   {"The nodes have as many volumes attached as they can", "Add nodes, or spread pods with volumes over more of them."},
+	"DynamicResources":   {"The devices that they claim are not to be had", "Look at the ResourceClaims of a waiting pod and the ResourceSlices of the nodes."},
+}
+
 // Detector finds the cause.
 var Detector = diagnose.Detector{
 	Name:  "pods-parked",
@@ -22,8 +41,10 @@ var Detector = diagnose.Detector{
 unschedulable until something changes, or gated until its gate is lifted. The loop is idle meanwhile.
 
 **Evidence.** Of the pods pending at the scheduler (scheduler_pending_pods), at least half are in queue backoff, unschedulable or gated, on average over the load, and pods lose time in
-stage queue. scheduler_scheduling_attempt_duration_seconds counts attempts by their result; scheduler_unschedulable_pods says which plugin refused. Where the scheduler evicted other pods
+stage queue. scheduler_scheduling_attempt_duration_seconds counts attempts by their result; scheduler_unschedulable_pods says which plugin refused, and the scheduler's log what error an attempt ended with. Where the scheduler evicted other pods
 (scheduler_preemption_victims), that is said: each victim must go before its place is free.
+
+Where at least 20 pods wait on average, and the scheduler has less than a tenth as many in all of its queues and tried none, they are not its own: they name another scheduler (spec.schedulerName), or it does not lead (leader_election_master_status).
 
 **Claims.** The share of stage queue that these queues held.
 
@@ -58,6 +79,9 @@ func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
 				main = q
 			}
 		}
+	}
+	if f, ok := unclaimed(v, stage, lost, total); ok {
+		return diagnose.Found(f)
 	}
 	if parked < few || parked < most*total {
 		return diagnose.NotThere("of %.0f pods pending at the scheduler on average, %.0f were set aside", total, parked)
@@ -102,14 +126,26 @@ func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
 		f.Cause = "after a failed attempt pods sit out their back-off"
 		f.Summary = fmt.Sprintf("Pods sit out the scheduler's back-off: %.0f of %.0f waiting pods at a time, after %.0f failed attempts, while the scheduler is idle.", levels["backoff"].Mean, total, failed)
 		f.Advice.Text = "Remove what made the attempts fail; podInitialBackoffSeconds and podMaxBackoffSeconds of the scheduler's configuration (1 and 10 by default) bound the wait."
+		if why, ok := logged(v); ok {
+			f.Sources++
+			f.Cause += ": " + why.Last.Detail
+			f.Summary += fmt.Sprintf(" Its log says why (%d times): %s.", why.Count, strings.TrimSuffix(why.Last.Detail, "."))
+			f.Evidence = append(f.Evidence, diagnose.Evidence{Kind: "pattern", Ref: "logs: kube-scheduler, " + why.Last.Kind, Value: float64(why.Count), Unit: "lines", Text: "the last says: " + why.Last.Detail})
+		}
 	default:
 		f.Cause = "pods fit on no node"
 		f.Summary = fmt.Sprintf("Pods fit on no node: %.0f of %.0f waiting pods at a time had been tried and found no place, while the scheduler is idle.", levels["unschedulable"].Mean, total)
 		f.Advice.Text = "Add nodes or room on them, or change what the pods ask for."
+		if r, ok := reasons[plugin]; ok {
+			f.Summary += fmt.Sprintf(" %s (plugin %s).", r.means, plugin)
+			f.Advice.Text = r.look
+		}
 	}
 	if plugin != "" && main != "gated" {
 		f.Cause += fmt.Sprintf("; %s says no", plugin)
-		f.Advice.Text += fmt.Sprintf(" The plugin %s refused them.", plugin)
+		if _, ok := reasons[plugin]; !ok || main == "backoff" {
+			f.Advice.Text += fmt.Sprintf(" The plugin %s refused them.", plugin)
+		}
 	}
 	victims, ok := v.Increase(diagnose.Scheduler, "scheduler_preemption_victims_sum", nil)
 	if ok && victims >= storm*float64(max(1, v.Counts.Bound)) && victims >= few {
@@ -121,4 +157,55 @@ func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
 		f.Evidence = append(f.Evidence, diagnose.Evidence{Kind: "rate", Ref: `scheduler_preemption_victims_sum{component="kube-scheduler"}`, Value: victims, Unit: "pods", Text: fmt.Sprintf("%.0f pods evicted in %.0f attempts", victims, attempts)})
 	}
 	return diagnose.Found(f)
+}
+
+const (
+	// unknown is the part of the waiting pods that the scheduler has at most where
+	// it does not know of them, and crowd how many wait at least: a few may be on
+	// their way to it.
+	unknown, crowd = 0.1, 20
+)
+
+// unclaimed finds pods that wait for a scheduler while it has none of them: they
+// name another one, it does not lead, or it has lost its watch.
+func unclaimed(v *diagnose.View, stage string, lost, pending float64) (f diagnose.Finding, ok bool) {
+	waiting, known := v.Waiting(stage)
+	if !known || waiting < crowd || pending > unknown*waiting {
+		return f, false
+	}
+	attempts, ok := v.Increase(diagnose.Scheduler, "scheduler_schedule_attempts_total", nil)
+	if !ok || attempts > unknown*waiting {
+		return f, false
+	}
+	f = diagnose.Finding{
+		Class: diagnose.Bottleneck, Component: diagnose.Scheduler, Stage: diagnose.Queue, Resource: "policy", Sources: 2,
+		Cause:   "kube-scheduler does not have the pods: they name another scheduler, or it does not lead, or sees none",
+		Summary: fmt.Sprintf("%.0f pods wait for a scheduler at a time, and kube-scheduler has %.0f in its queues and tried %.0f: they are not its own.", waiting, pending, attempts),
+		Claims:  map[string]float64{stage: lost},
+		Evidence: []diagnose.Evidence{
+			{Kind: "wait", Ref: `scheduler_pending_pods{component="kube-scheduler"}`, Value: pending, Unit: "pods", Text: fmt.Sprintf("of %.0f that wait on average", waiting)},
+			{Kind: "rate", Ref: `scheduler_schedule_attempts_total{component="kube-scheduler"}`, Value: attempts, Unit: "attempts", Text: fmt.Sprintf("%.0f attempts in all", attempts)},
+		},
+		Advice:    diagnose.Advice{Text: "Look at spec.schedulerName of a waiting pod, and whether that scheduler runs; if it is default-scheduler, whether kube-scheduler holds its lease (kube-system/kube-scheduler) and what its log says of its watches."},
+		RefutedBy: "attempts to schedule these pods",
+	}
+	if leads, ok := v.GaugeBy(diagnose.Scheduler, "leader_election_master_status", "name", nil, v.Load)["kube-scheduler"]; ok && leads.Mean < 0.5 {
+		f.Resource, f.Sources = "lock", 3
+		f.Cause = "kube-scheduler does not lead, and schedules nothing"
+		f.Summary += " It does not hold its lease."
+		f.Evidence = append(f.Evidence, diagnose.Evidence{Kind: "pattern", Ref: `leader_election_master_status{component="kube-scheduler"}`, Value: leads.Mean, Unit: "1", Text: "1 is a leader"})
+		f.Advice.Text = "Look at who holds the lease kube-system/kube-scheduler, and what kube-scheduler's log says of renewing it."
+	}
+	return f, true
+}
+
+// logged is the error that the scheduler's log has most often, of those by which an
+// attempt to schedule fails.
+func logged(v *diagnose.View) (most diagnose.Logged, ok bool) {
+	for _, kind := range []string{"connection-refused", "timeout", "tls-handshake", "conflict"} {
+		if l, has := v.Log(diagnose.Scheduler, kind); has && l.Count > most.Count {
+			most = l
+		}
+	}
+	return most, most.Count >= crowd
 }

@@ -12,8 +12,9 @@ import (
 // compression is the class of work that package functions calls so.
 const compression = "compression"
 
-// matters is the share of one CPU from which it is worth a word.
-const matters = 0.05
+// matters is the share of one CPU from which it is worth a word, and mattersSet that
+// from which a flag is that makes it.
+const matters, mattersSet = 0.05, 0.02
 
 // A kind of work that is small beside requests.
 type kind struct {
@@ -69,6 +70,12 @@ var kinds = []kind{
 		look: "clients that list much and often, or read the API's documents again and again (kubedyno requests RECORDING --by userAgent,verb,resource has their bytes): answers above 128 KiB are compressed for who accepts it, as client-go does unless DisableCompression is set"},
 	{path: "tracing", class: true, share: 0.08, healthy: 2, resource: "cpu", does: "traces requests",
 		look: "--tracing-config-file and its samplingRatePerMillion"},
+	{path: functions.PathCounts, resource: "cpu",
+		flag: &flag{name: "etcd-count-metric-poll-period", share: 0.03, usual: "1m0s", // 0.1 % at most
+			cause:   "kube-apiserver counts the objects in etcd again and again",
+			summary: "kube-apiserver asks etcd every %s how many objects of each kind there are, with %.0f %% of its CPU (%.1f CPU-seconds), and etcd answers each time.",
+			advice:  "Leave --etcd-count-metric-poll-period at its default of a minute.",
+			price:   "apiserver_resource_objects, and what priority and fairness knows of the size of lists, are up to a minute old then."}},
 	{path: "watch cache", resource: "cache",
 		flag: &flag{name: "watch-cache", holds: "false", share: 0.04, usual: "true", // 2.6 % at most
 			cause:   "the watch cache is switched off, and each watch is served from etcd",
@@ -87,7 +94,7 @@ documents of the API, the audit log, JSON, compression, tracing. Where one of th
 **Evidence.** CPU profiles of the load: of all stacks, the share that came through the work's functions, at least about three times the largest share of healthy runs (8-12 %; 5 % for registering metrics, which belongs to the start alone), and at
 least 5 % of a CPU. Of registering, the function that does it is named.
 
-Where a flag makes the work, a smaller share is enough: 8 % for JSON with --storage-media-type=application/json, 4 % for reading watches' changes from etcd with --watch-cache=false.
+Where a flag makes the work, a smaller share is enough, and 2 % of a CPU: 8 % for JSON with --storage-media-type=application/json, 4 % for reading watches' changes from etcd with --watch-cache=false, 3 % for counting objects with --etcd-count-metric-poll-period.
 
 **Who.** Of scrapes, the client is named that sends three of five reads that are of no resource, where it is no component. Of compression, it is the one for whose reads the API server takes three fifths of the time that it takes for reads,
 and as much as it takes to compress.
@@ -131,8 +138,13 @@ func (k *kind) find(v *diagnose.View) (f diagnose.Finding, ok bool) {
 	if k.class {
 		work = v.Class
 	}
+	value, made := k.flag.makes(v)
+	least := matters
+	if made {
+		least = mattersSet
+	}
 	w, ok := work(diagnose.APIServer, k.path)
-	if !ok || w.CPUSeconds < matters*v.Span() {
+	if !ok || w.CPUSeconds < least*v.Span() {
 		return f, false
 	}
 	f = diagnose.Finding{
@@ -143,7 +155,7 @@ func (k *kind) find(v *diagnose.View) (f diagnose.Finding, ok bool) {
 		},
 		RefutedBy: "a healthy run of the same load with the same share",
 	}
-	if value, made := k.flag.makes(v); made && w.Share >= k.flag.share {
+	if made && w.Share >= k.flag.share {
 		f.Sources = 2
 		f.Cause = k.flag.cause
 		f.Summary = fmt.Sprintf(k.flag.summary, value, 100*w.Share, w.CPUSeconds)
