@@ -260,7 +260,7 @@ func firstSet(ts ...int64) int64 {
 func (v *View) setWindows(steady record.Window, hasSteady bool) {
 	var start, end int64
 	var created, running []int64
-	unfinished := false
+	unfinished := 0
 	for _, p := range v.Pods {
 		if at := firstSet(p.DueMicros, p.SentMicros, p.CreatedMicros); at != 0 && (start == 0 || at < start) {
 			start = at
@@ -272,7 +272,7 @@ func (v *View) setWindows(steady record.Window, hasSteady bool) {
 		if at := v.arrived(p); at != 0 {
 			running = append(running, at)
 		} else {
-			unfinished = true
+			unfinished++
 		}
 	}
 	for _, o := range v.Operations {
@@ -282,7 +282,7 @@ func (v *View) setWindows(steady record.Window, hasSteady bool) {
 	}
 	v.Load = record.Window{Start: time.UnixMicro(start), End: time.UnixMicro(end)}
 	never := v.neverCreated() && v.Meta.Status != record.StatusInterrupted // whoever ended it did not wait
-	if (unfinished || never || end == 0) && hasSteady && steady.End.After(v.Load.End) {
+	if (unfinished > 0 || never || end == 0) && hasSteady && steady.End.After(v.Load.End) {
 		v.Load.End = steady.End
 	}
 	if start == 0 || v.Observed && hasSteady {
@@ -296,7 +296,8 @@ func (v *View) setWindows(steady record.Window, hasSteady bool) {
 		if b > a {
 			v.Plateau = record.Window{Start: time.UnixMicro(a), End: time.UnixMicro(b)}
 		}
-		if never { // what holds those back is seen after the others have come
+		stuck := float64(unfinished) > many*float64(len(v.Pods)) && v.Meta.Status != record.StatusInterrupted
+		if never || stuck { // what holds those back is seen after the others have come
 			v.Plateau.End = v.Load.End
 		}
 	}
