@@ -57,7 +57,8 @@ type handler struct {
 	life string // tells this process's answers from those of one before it
 
 	mu     sync.Mutex
-	number uint64 // of the last answer; 0 is none that changes could be told to
+	number uint64 // of the last answer
+	known  bool   // changes can be told to who has it
 	last   answer
 	spare  answer // to be filled again
 	out    bytes.Buffer
@@ -82,7 +83,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	now := h.spare
 	plain := now.fill(families)
 	code := http.StatusOK
-	if plain && h.number > 0 && r.Header.Get("A-IM") == Manipulation && r.Header.Get("If-None-Match") == h.tag() {
+	if plain && h.known && r.Header.Get("A-IM") == Manipulation && r.Header.Get("If-None-Match") == h.tag() {
 		code = http.StatusIMUsed
 		w.Header().Set("IM", Manipulation)
 		w.Header().Set("Delta-Base", h.tag())
@@ -95,12 +96,13 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	h.last, h.spare = now, h.last
+	h.number++
+	h.known = plain && err == nil
 	if err != nil {
-		h.number = 0
 		http.Error(w, "write metrics: "+err.Error(), http.StatusInternalServerError)
 		return
 	}
-	if h.number++; plain {
+	if h.known {
 		w.Header().Set("ETag", h.tag())
 	}
 	w.Header().Set("Content-Type", string(expfmt.NewFormat(expfmt.TypeTextPlain)))
