@@ -177,8 +177,57 @@ func audits(m record.Meta) bool {
 	return true
 }
 
+// scrapes are the samples of one component that answer for its metrics.
+type scrapes struct {
+	told, asked int // at a lab's socket, where nobody else asks, and at /metrics
+	// Those of them that go through what was gathered, which is as much work for
+	// the one as for the other.
+	toldGather, askedGather int
+	apart                   int // in goroutines that gather for either
+}
+
+// add counts a stack; ok is false where it answers no scrape.
+func (s *scrapes) add(frames []string, n int) (ok bool) {
+	begins := func(prefix string) bool {
+		return slices.ContainsFunc(frames, func(f string) bool { return strings.HasPrefix(f, prefix) })
+	}
+	gathers := begins("github.com/prometheus/client_golang/prometheus.(*Registry).Gather")
+	switch {
+	case begins("github.com/kubedyno/kubedyno/lab/scrape."):
+		s.told += n
+		if gathers {
+			s.toldGather += n
+		}
+	case begins("github.com/prometheus/client_golang/prometheus/promhttp."):
+		s.asked += n
+		if gathers {
+			s.askedGather += n
+		}
+	case gathers:
+		s.apart += n
+	default:
+		return false
+	}
+	return true
+}
+
+// ours are the samples that we have caused. Where we ask at a socket, whoever asks
+// at /metrics is somebody else. Elsewhere all of it counts, with the scrapes of a
+// Prometheus of the cluster's own.
+func (s *scrapes) ours() int {
+	if s.told == 0 {
+		return s.asked + s.apart
+	}
+	mine, all := s.toldGather, s.toldGather+s.askedGather
+	if all == 0 {
+		mine, all = s.told, s.told+s.asked
+	}
+	return s.told + (s.apart*mine+all/2)/all
+}
+
 func attribute(samples []functions.Sample, audited bool) seen {
 	s := seen{own: map[string]int{}, inside: map[string]map[string]int{}}
+	scraped := map[string]*scrapes{}
 	for _, x := range samples {
 		frames := strings.Split(x.Frames, ";")
 		if x.Component == Whole {
@@ -188,14 +237,31 @@ func attribute(samples []functions.Sample, audited bool) seen {
 		if x.Component == "kube-apiserver" && slices.ContainsFunc(frames, servesWatch) {
 			s.watches += x.Count
 		}
+		component := cmp.Or(x.Component, "others")
+		if scraped[component] == nil {
+			scraped[component] = &scrapes{}
+		}
+		if scraped[component].add(frames, x.Count) {
+			continue
+		}
 		if by := cause(frames, audited); by != "" {
-			if s.inside[by] == nil {
-				s.inside[by] = map[string]int{}
-			}
-			s.inside[by][cmp.Or(x.Component, "others")] += x.Count
+			s.charge(by, component, x.Count)
+		}
+	}
+	for component, sc := range scraped {
+		if n := sc.ours(); n > 0 {
+			s.charge("metrics", component, n)
 		}
 	}
 	return s
+}
+
+// charge counts samples inside a component for a collector.
+func (s *seen) charge(collector, component string, n int) {
+	if s.inside[collector] == nil {
+		s.inside[collector] = map[string]int{}
+	}
+	s.inside[collector][component] += n
 }
 
 // ownPart is whose work a stack of our own process is, outermost frame first.
@@ -229,16 +295,11 @@ func servesWatch(function string) bool {
 }
 
 // causes are the functions inside other processes that run for us alone, by
-// how their names begin. Handlers of /metrics and profiles are asked by nobody
-// else in a lab; on a cluster with a Prometheus of its own that one's scrapes
-// are in here.
+// how their names begin; those of a scrape are told apart, see scrapes.
 var causes = []struct {
 	prefix, collector string
 	audit             bool // where the API server writes an audit log only
 }{
-	{"github.com/prometheus/client_golang/prometheus/promhttp.", "metrics", false},
-	{"github.com/prometheus/client_golang/prometheus.(*Registry).Gather", "metrics", false},
-	{"github.com/kubedyno/kubedyno/lab/scrape.", "metrics", false},
 	{"net/http/pprof.", "profile", false},
 	{"runtime/pprof.", "profile", false},
 	{"runtime.sigprof", "profile", false},

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kubedyno/kubedyno/analysis/functions"
 	"github.com/kubedyno/kubedyno/record"
 	"github.com/kubedyno/kubedyno/record/recordtest"
 )
@@ -122,6 +123,36 @@ func TestRequestsInside(t *testing.T) {
 			}))
 			if got := by["requests"].InsideSeconds; !near(got, c.want) {
 				t.Errorf("%v CPU-s inside, want %v", got, c.want)
+			}
+		})
+	}
+}
+
+// Who else asks a component for its metrics is not our cost, where we can be told apart.
+func TestScrapesOfOthers(t *testing.T) {
+	const (
+		told   = "net/http.(*conn).serve;github.com/kubedyno/kubedyno/lab/scrape.(*handler).ServeHTTP;"
+		asked  = "net/http.(*conn).serve;github.com/prometheus/client_golang/prometheus/promhttp.HandlerForTransactional.func1;"
+		gather = "github.com/prometheus/client_golang/prometheus.(*Registry).Gather"
+	)
+	type stacks map[string]int
+	for name, c := range map[string]struct {
+		stacks stacks
+		want   int
+	}{
+		"nobody else":          {stacks{told + "x": 6, told + gather: 4, gather + ".func1": 20}, 30},
+		"another nine times":   {stacks{told + "x": 6, told + gather: 4, asked + "x": 200, asked + gather: 36, gather + ".func1": 100}, 20},
+		"no gathering seen":    {stacks{told + "x": 5, asked + "x": 15, gather + ".func1": 100}, 30},
+		"no socket, all of it": {stacks{asked + "x": 200, asked + gather: 36, gather + ".func1": 100}, 336},
+		"not for metrics":      {stacks{"main.main": 50}, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var samples []functions.Sample
+			for frames, n := range c.stacks {
+				samples = append(samples, functions.Sample{Component: "kube-apiserver", Frames: frames, Count: n})
+			}
+			if got := attribute(samples, false).inside["metrics"]["kube-apiserver"]; got != c.want {
+				t.Errorf("%d samples are ours, want %d", got, c.want)
 			}
 		})
 	}
