@@ -59,8 +59,10 @@ type Missing struct{ Component, Reason string }
 // Options of a Collector.
 type Options struct {
 	Interval time.Duration
-	// Later is the interval once a phase has lasted for a minute, where it is
-	// longer: by then there are scrapes enough. Now and Refresh begin a phase.
+	// Later is the interval of a phase that has lasted ten times as long, where it
+	// is longer than Interval. In between it is a tenth of what the phase has
+	// lasted: a window of it holds ten scrapes at any time. Now and Refresh begin a
+	// phase.
 	Later   time.Duration
 	Timeout time.Duration
 	Targets []Target  // more can be added while it runs
@@ -82,6 +84,7 @@ type Collector struct {
 	note    func(record.Gap)
 	acct    record.Observer
 	edge    time.Time     // when a phase began, as far as is known here
+	begun   chan struct{} // closed when the next one begins
 	fresh   time.Duration // the constant, but in tests
 }
 
@@ -96,7 +99,7 @@ func New(o Options) *Collector {
 	if o.Timeout <= 0 {
 		o.Timeout = Timeout
 	}
-	c := &Collector{o: o, wake: make(chan struct{}, 1), fresh: fresh}
+	c := &Collector{o: o, wake: make(chan struct{}, 1), fresh: fresh, begun: make(chan struct{})}
 	c.Add(o.Targets...)
 	return c
 }
@@ -221,9 +224,13 @@ func (c *Collector) loop(ctx context.Context, s *scraper, out storage.Appendable
 	next := time.NewTimer(c.o.Interval + offset)
 	defer next.Stop()
 	for {
+		begun := c.phase()
 		select {
 		case <-ctx.Done():
 			return nil
+		case <-begun: // which scraped all
+			next.Reset(c.interval(s) + offset)
+			continue
 		case <-next.C:
 		}
 		interval := c.interval(s)
@@ -250,15 +257,19 @@ func (c *Collector) interval(s *scraper) time.Duration {
 	c.mu.Lock()
 	phase := time.Since(c.edge)
 	c.mu.Unlock()
-	least := c.o.Interval
-	if phase > longPhase {
-		least = max(least, c.o.Later)
-	}
+	least := max(c.o.Interval, min(phase/enough, c.o.Later))
 	return max(least, min(s.rest(), longest))
 }
 
-// longPhase is from where on a phase has had scrapes enough for its first windows.
-const longPhase = time.Minute
+// enough is how many scrapes a judged window is to hold.
+const enough = 10
+
+// phase is closed when the next phase begins.
+func (c *Collector) phase() <-chan struct{} {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.begun
+}
 
 // fresh is how old an answer may be that stands for one of this moment, where
 // nothing is asked of the components in between: at the end of the collection,
@@ -286,6 +297,8 @@ func (c *Collector) scrapeAll(ctx context.Context, younger time.Duration) (asked
 	c.mu.Lock()
 	out, note, targets := c.out, c.note, slices.Clone(c.targets)
 	c.edge = time.Now()
+	close(c.begun)
+	c.begun = make(chan struct{})
 	c.mu.Unlock()
 	if out == nil {
 		return asked, ErrNotRunning

@@ -346,25 +346,25 @@ func TestInterval(t *testing.T) {
 	}
 }
 
-// A phase that goes on is looked at less often, unless all is asked for, and the
-// next one as often as at first.
+// A phase that goes on is looked at less often, a tenth of what it has lasted, unless
+// all is asked for, and the next one as often as at first.
 func TestIntervalOfLongPhase(t *testing.T) {
 	for _, full := range []bool{false, true} {
 		c := New(Options{Interval: time.Second, Later: 5 * time.Second, Full: full, Targets: []Target{Local("kubedyno", "me", http.NotFoundHandler())}})
 		s := c.targets[0]
-		c.edge = time.Now()
 		c.out = &memory{}
 		c.note = func(record.Gap) {}
-		if got := c.interval(s); got != time.Second {
-			t.Errorf("at first: %v", got)
-		}
-		c.edge = time.Now().Add(-2 * longPhase)
-		want := 5 * time.Second
-		if full {
-			want = time.Second
-		}
-		if got := c.interval(s); got != want {
-			t.Errorf("later, full %v: %v", full, got)
+		for _, p := range []struct{ lasted, want time.Duration }{
+			{0, time.Second}, {9 * time.Second, time.Second}, {30 * time.Second, 3 * time.Second},
+			{50 * time.Second, 5 * time.Second}, {time.Hour, 5 * time.Second},
+		} {
+			c.edge = time.Now().Add(-p.lasted)
+			if full {
+				p.want = time.Second
+			}
+			if got := c.interval(s); got.Round(100*time.Millisecond) != p.want {
+				t.Errorf("after %v, full %v: %v", p.lasted, full, got)
+			}
 		}
 		if _, err := c.Now(t.Context()); err != nil {
 			t.Error(err)
@@ -372,6 +372,41 @@ func TestIntervalOfLongPhase(t *testing.T) {
 		if got := c.interval(s); got != time.Second {
 			t.Errorf("of the next phase: %v", got)
 		}
+	}
+}
+
+// The next phase does not wait for what was due in the last one.
+func TestNextPhaseIsScrapedAtOnce(t *testing.T) {
+	asked := make(chan struct{}, 100)
+	c := New(Options{Interval: 20 * time.Millisecond, Later: time.Hour, Targets: []Target{Local("kubedyno", "me", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		asked <- struct{}{}
+		fmt.Fprintln(w, "d 1")
+	}))}})
+	var m memory
+	_, err := run(t, c, &m, func() {
+		<-asked
+		c.mu.Lock()
+		c.edge = time.Now().Add(-time.Hour)
+		c.mu.Unlock()
+		for range 2 { // what is due is done, and the next is due in minutes
+			select {
+			case <-asked:
+			case <-time.After(100 * time.Millisecond):
+			}
+		}
+		if _, err := c.Now(t.Context()); err != nil {
+			t.Error(err)
+		}
+		for n := range 4 {
+			select {
+			case <-asked:
+			case <-time.After(20 * time.Second):
+				t.Fatalf("%d scrapes of a phase in 20 s", n)
+			}
+		}
+	})
+	if err != nil {
+		t.Error(err)
 	}
 }
 
