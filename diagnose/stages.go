@@ -268,6 +268,16 @@ func (v *View) unborn() (all []struct {
 	return all
 }
 
+// NeverCreated counts the pods that were asked for and that no controller created, by
+// the resource of which they are.
+func (v *View) NeverCreated() map[string]int {
+	pods := map[string]int{}
+	for _, late := range v.unborn() {
+		pods[late.op.Resource] += late.pods
+	}
+	return pods
+}
+
 // many is the share of the pods that were asked for from which those that were
 // never created are no accident of the recording.
 const many = 0.05

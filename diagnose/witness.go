@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/kubedyno/kubedyno/analysis/functions"
 	"github.com/kubedyno/kubedyno/analysis/logs"
@@ -18,6 +19,10 @@ type Logged struct {
 	Count   int64
 	Seconds float64 // that the lines tell of together; -1 where none does
 	Last    logs.Event
+	// Most is the last line that gives the reason (logs.Event.Object) which most of
+	// them give, whatever its amounts, and MostCount how many do. Refusals only.
+	Most      logs.Event
+	MostCount int64
 }
 
 // Log counts a component's lines of one kind. ok is false where it left no log.
@@ -49,6 +54,38 @@ func (v *View) readLogs() {
 	for _, k := range a.Kinds {
 		v.logged[k.Component][k.Kind] = Logged{Count: k.Count, Seconds: k.Seconds, Last: k.Last}
 	}
+	v.weighReasons(a.Events)
+}
+
+// weighReasons finds of each component's refusals the reason that most have: the
+// last one may be anybody's.
+func (v *View) weighReasons(events []logs.Event) {
+	type reason struct{ component, text string }
+	counts := map[reason]int64{}
+	for _, ev := range events {
+		if ev.Kind != createRefused {
+			continue
+		}
+		key := reason{ev.Component, withoutDigits(ev.Object)}
+		counts[key] += ev.Count
+		if l := v.logged[ev.Component][createRefused]; counts[key] >= l.MostCount {
+			l.Most, l.MostCount = ev, counts[key]
+			v.logged[ev.Component][createRefused] = l
+		}
+	}
+}
+
+// createRefused is the kind of logs.Kinds whose lines give a reason.
+const createRefused = "create-refused"
+
+// withoutDigits is a reason without its amounts.
+func withoutDigits(s string) string {
+	return strings.Map(func(r rune) rune {
+		if r >= '0' && r <= '9' {
+			return -1
+		}
+		return r
+	}, s)
 }
 
 // Spent is what CPU a component's profile found in one class of work.

@@ -396,6 +396,7 @@ var Unsaid = map[string]string{
 	"verbosity":        "the log's volume and a CPU profile",
 	"unusual-work":     "CPU profiles, and those of healthy runs",
 	"costly-work":      "healthy runs of the same load",
+	"controller-off":   "the flags of kube-controller-manager",
 	"machine-cpu":      "the machine's own CPU; Prometheus' node exporter has alerts for it",
 	"shared-quota":     "a quota that several components share: the cgroup's own counters",
 	"disk-neighbour":   "who else writes to etcd's disk: block I/O by process",

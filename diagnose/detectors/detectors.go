@@ -17,6 +17,7 @@ import (
 	"github.com/kubedyno/kubedyno/diagnose/detectors/conflicts"
 	"github.com/kubedyno/kubedyno/diagnose/detectors/connections"
 	"github.com/kubedyno/kubedyno/diagnose/detectors/controllerlimit"
+	"github.com/kubedyno/kubedyno/diagnose/detectors/controlleroff"
 	"github.com/kubedyno/kubedyno/diagnose/detectors/controllerworkers"
 	"github.com/kubedyno/kubedyno/diagnose/detectors/conversion"
 	"github.com/kubedyno/kubedyno/diagnose/detectors/costlywork"
@@ -90,6 +91,7 @@ var All = []diagnose.Detector{
 	policies.Detector,
 	unusualwork.Detector,
 	costlywork.Detector,
+	controlleroff.Detector,
 	createsrefused.Detector,
 	quotaadmission.Detector,
 	machinecpu.Detector,

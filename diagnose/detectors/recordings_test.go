@@ -107,17 +107,51 @@ func (a asked) Increase(metric string, match map[string]string, w record.Window)
 }
 
 // Where nothing even tried to create pods, that is what is said: the cause is
-// not known, and where to look is.
+// not known, and where to look is. Where the flags tell it, it is known.
 func TestNobodyAsks(t *testing.T) {
-	for name, want := range map[string]bool{"no-replicaset-controller": true, "every-create-refused": false} {
-		d, err := diagnose.Run(recordtest.Open(t, recordtest.Unpack(t, name)), detectors.All)
+	for _, c := range []struct {
+		name         string
+		flags        bool
+		asks, caused bool
+	}{
+		{"no-replicaset-controller", false, false, false},
+		{"no-replicaset-controller", true, false, true},
+		{"every-create-refused", true, true, true},
+	} {
+		rec := recordtest.Open(t, recordtest.Unpack(t, c.name))
+		d, err := diagnose.Run(told{rec, c.flags}, detectors.All)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if f := d.Findings[0]; strings.Contains(f.Summary, "nobody asked the API server to create one") != want || strings.Contains(f.Advice.Text, "--controllers") != want {
-			t.Errorf("%s: %s %s", name, f.Summary, f.Advice.Text)
+		f := d.Findings[0]
+		if got := !strings.Contains(f.Summary, "nobody asked the API server to create one"); got != (c.asks || c.caused) {
+			t.Errorf("%s: %s", c.name, f.Summary)
+		}
+		if got := strings.Contains(f.Advice.Text, "--controllers"); got == c.asks {
+			t.Errorf("%s: %s", c.name, f.Advice.Text)
+		}
+		if got := f.ID == "unexplained"; got == c.caused {
+			t.Errorf("%s, flags known %v: %s finds it", c.name, c.flags, f.ID)
 		}
 	}
+}
+
+// told is a recording of which the components' flags may be unknown.
+type told struct {
+	*record.Recording
+	flags bool
+}
+
+func (r told) Meta() record.Meta {
+	m := r.Recording.Meta()
+	if r.flags {
+		return m
+	}
+	m.Cluster.Components = slices.Clone(m.Cluster.Components)
+	for i := range m.Cluster.Components {
+		m.Cluster.Components[i].Args, m.Cluster.Components[i].Flags = nil, nil
+	}
+	return m
 }
 
 // CPU was used where no pod came, but none of it for a pod.

@@ -27,7 +27,7 @@ among many creates therefore cost much more than themselves.
 
 **Evidence.** At least 5 % (and ten) of the controllers' POSTs of pods were answered with 400, 403, 422 or 5xx, and pods lost time in stage controller.
 workqueue_retries_total says how often a key came back. Code 403 is a quota, an admission plugin or a policy; 5xx a webhook that failed or an API server in trouble. The webhook or policy to which at least half of the refusals go back is named (apiserver_admission_webhook_rejection_count, apiserver_validating_admission_policy_check_total).
-Otherwise the controller manager's log says why: which quota is used up, which ServiceAccount is missing.
+Otherwise the controller manager's log says why, where at least half of its lines say the same: which quota is used up, which ServiceAccount is missing.
 
 **Charged.** The waiting for the controller: all of it from 20 % refusals on, where a batch hardly ever gets beyond two pods, and in proportion below. Pods that are made one at a time also cost much more CPU, so that a machine which is full of them is full for that reason.
 
@@ -127,9 +127,16 @@ func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
 // told adds what the controller's log says of the refusals, which names whoever is
 // behind them where no metric does.
 func told(f *diagnose.Finding, l diagnose.Logged, named bool) {
-	reason := l.Last.Object
+	reason := l.Most.Object
 	f.Sources++
-	f.Evidence = append(f.Evidence, diagnose.Evidence{Kind: "pattern", Ref: "logs: kube-controller-manager, create-refused", Value: float64(l.Count), Unit: "lines", Text: "the last says: " + reason})
+	text := "the last says: " + reason
+	if l.MostCount < l.Count {
+		text = fmt.Sprintf("%d of them say: %s", l.MostCount, reason)
+	}
+	f.Evidence = append(f.Evidence, diagnose.Evidence{Kind: "pattern", Ref: "logs: kube-controller-manager, create-refused", Value: float64(l.Count), Unit: "lines", Text: text})
+	if 2*l.MostCount < l.Count { // no reason is most of them
+		return
+	}
 	if named {
 		if _, words, ok := strings.Cut(reason, "denied the request: "); ok {
 			f.Summary += fmt.Sprintf(" Its words: %s.", strings.TrimSuffix(words, "."))

@@ -179,6 +179,8 @@ func unclaimed(v *diagnose.View, stage string, lost, pending float64) (f diagnos
 	}
 	f = diagnose.Finding{
 		Class: diagnose.Bottleneck, Component: diagnose.Scheduler, Stage: diagnose.Queue, Resource: "policy", Sources: 2,
+		// That they are not its own is sure; which of the reasons it is, is not.
+		Grade:   diagnose.Likely,
 		Cause:   "kube-scheduler does not have the pods: they name another scheduler, or it does not lead, or sees none",
 		Summary: fmt.Sprintf("%.0f pods wait for a scheduler at a time, and kube-scheduler has %.0f in its queues and tried %.0f: they are not its own.", waiting, pending, attempts),
 		Claims:  map[string]float64{stage: lost},
@@ -189,12 +191,18 @@ func unclaimed(v *diagnose.View, stage string, lost, pending float64) (f diagnos
 		Advice:    diagnose.Advice{Text: "Look at spec.schedulerName of a waiting pod, and whether that scheduler runs; if it is default-scheduler, whether kube-scheduler holds its lease (kube-system/kube-scheduler) and what its log says of its watches."},
 		RefutedBy: "attempts to schedule these pods",
 	}
-	if leads, ok := v.GaugeBy(diagnose.Scheduler, "leader_election_master_status", "name", nil, v.Load)["kube-scheduler"]; ok && leads.Mean < 0.5 {
-		f.Resource, f.Sources = "lock", 3
+	leads, known := v.GaugeBy(diagnose.Scheduler, "leader_election_master_status", "name", nil, v.Load)["kube-scheduler"]
+	switch {
+	case known && leads.Mean < 0.5:
+		f.Resource, f.Sources, f.Grade = "lock", 3, ""
 		f.Cause = "kube-scheduler does not lead, and schedules nothing"
 		f.Summary += " It does not hold its lease."
 		f.Evidence = append(f.Evidence, diagnose.Evidence{Kind: "pattern", Ref: `leader_election_master_status{component="kube-scheduler"}`, Value: leads.Mean, Unit: "1", Text: "1 is a leader"})
 		f.Advice.Text = "Look at who holds the lease kube-system/kube-scheduler, and what kube-scheduler's log says of renewing it."
+	case known:
+		f.Cause = "kube-scheduler leads and does not have the pods: they name another scheduler, or it sees none"
+		f.Evidence = append(f.Evidence, diagnose.Evidence{Kind: "pattern", Ref: `leader_election_master_status{component="kube-scheduler"}`, Value: leads.Mean, Unit: "1", Text: "1 is a leader"})
+		f.Advice.Text = "Look at spec.schedulerName of a waiting pod, and whether that scheduler runs; if it is default-scheduler, at what kube-scheduler's log says of its watches."
 	}
 	return f, true
 }

@@ -1,0 +1,2 @@
+// Package controlleroff finds workloads whose controller is switched off.
+package controlleroff
