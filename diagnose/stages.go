@@ -243,6 +243,12 @@ func (v *View) accountStages() {
 	}
 }
 
+// OwnerName is the name of a pod's owner, record.Pod.Owner, without its kind.
+func OwnerName(owner string) string {
+	_, name, _ := strings.Cut(owner, "/")
+	return name
+}
+
 // unborn are pods that were asked for and that no controller had created when the
 // run ended.
 func (v *View) unborn() (all []struct {
@@ -252,8 +258,7 @@ func (v *View) unborn() (all []struct {
 	seen := map[string]int{}
 	for _, p := range v.Pods {
 		if p.CreatedMicros != 0 {
-			_, name, _ := strings.Cut(p.Owner, "/")
-			seen[p.Namespace+"/"+name]++
+			seen[p.Namespace+"/"+OwnerName(p.Owner)]++
 		}
 	}
 	for i := range v.Operations {

@@ -340,6 +340,16 @@ var Rules = []Rule{
 		Quiet:   []Line{{Series: `scheduler_pending_pods{job="kube-scheduler",queue="unschedulable"}`, Level: 4}, {Series: `scheduler_pending_pods{job="kube-scheduler",queue="active"}`, Level: 300}},
 	},
 	{
+		Alert: "PodsAreEvictedForOthers", Detector: "preemption", Severity: Warning, Component: "kube-scheduler",
+		Expr: `sum by (job) (rate(scheduler_preemption_victims_sum[W])) >= 0.1
+  and sum by (job) (rate(scheduler_preemption_victims_sum[W]))
+  >= 0.1 * sum by (job) (rate(scheduler_schedule_attempts_total{result="scheduled"}[W]))`,
+		Summary: "The scheduler evicts {{ $value | humanize }} pods a second to make room for others",
+		Look:    "Which priorities compete for the nodes' room; controllers make again what is evicted, and it waits in the same queue.",
+		Fires:   []Line{{Series: `scheduler_preemption_victims_sum{job="kube-scheduler"}`, Rate: 5}, {Series: `scheduler_schedule_attempts_total{job="kube-scheduler",result="scheduled"}`, Rate: 10}},
+		Quiet:   []Line{{Series: `scheduler_preemption_victims_sum{job="kube-scheduler"}`, Rate: 0.2}, {Series: `scheduler_schedule_attempts_total{job="kube-scheduler",result="scheduled"}`, Rate: 10}},
+	},
+	{
 		Alert: "ClientWaitsForItsOwnLimit", Detector: "client-own-limit", Severity: Info, Component: "clients",
 		Expr:    `sum by (job, instance) (rate(rest_client_rate_limiter_duration_seconds_sum{job!~".*kube-(controller-manager|scheduler).*"}[W])) >= 0.5`,
 		Summary: "{{ $labels.job }} waits {{ $value | humanize }} s a second for its own client-side limit",
@@ -397,6 +407,7 @@ var Unsaid = map[string]string{
 	"unusual-work":     "CPU profiles, and those of healthy runs",
 	"costly-work":      "healthy runs of the same load",
 	"controller-off":   "the flags of kube-controller-manager",
+	"pods-deleted":     "who deletes pods: the audit log",
 	"machine-cpu":      "the machine's own CPU; Prometheus' node exporter has alerts for it",
 	"shared-quota":     "a quota that several components share: the cgroup's own counters",
 	"disk-neighbour":   "who else writes to etcd's disk: block I/O by process",

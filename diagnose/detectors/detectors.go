@@ -45,9 +45,11 @@ import (
 	"github.com/kubedyno/kubedyno/diagnose/detectors/nodeslate"
 	"github.com/kubedyno/kubedyno/diagnose/detectors/pacedclient"
 	"github.com/kubedyno/kubedyno/diagnose/detectors/periodicjob"
+	"github.com/kubedyno/kubedyno/diagnose/detectors/podsdeleted"
 	"github.com/kubedyno/kubedyno/diagnose/detectors/podsparked"
 	"github.com/kubedyno/kubedyno/diagnose/detectors/policies"
 	"github.com/kubedyno/kubedyno/diagnose/detectors/prebindwait"
+	"github.com/kubedyno/kubedyno/diagnose/detectors/preemption"
 	"github.com/kubedyno/kubedyno/diagnose/detectors/quotaadmission"
 	"github.com/kubedyno/kubedyno/diagnose/detectors/relist"
 	"github.com/kubedyno/kubedyno/diagnose/detectors/schedulerlimit"
@@ -94,6 +96,8 @@ var All = []diagnose.Detector{
 	controlleroff.Detector,
 	createsrefused.Detector,
 	quotaadmission.Detector,
+	podsdeleted.Detector,
+	preemption.Detector,
 	machinecpu.Detector,
 	componentcpu.Detector,
 	sharedquota.Detector,

@@ -11,8 +11,6 @@ const (
 	// most is the share of the pods pending at the scheduler that must be set aside,
 	// on average, and few the least number.
 	most, few = 0.5, 1
-	// storm is how many victims a preemption storm has for each pod scheduled.
-	storm = 0.02
 )
 
 // reasons are what it means that a plugin of the scheduler refuses a pod on every
@@ -41,14 +39,13 @@ var Detector = diagnose.Detector{
 unschedulable until something changes, or gated until its gate is lifted. The loop is idle meanwhile.
 
 **Evidence.** Of the pods pending at the scheduler (scheduler_pending_pods), at least half are in queue backoff, unschedulable or gated, on average over the load, and pods lose time in
-stage queue. scheduler_scheduling_attempt_duration_seconds counts attempts by their result; scheduler_unschedulable_pods says which plugin refused, and the scheduler's log what error an attempt ended with. Where the scheduler evicted other pods
-(scheduler_preemption_victims), that is said: each victim must go before its place is free.
+stage queue. scheduler_scheduling_attempt_duration_seconds counts attempts by their result; scheduler_unschedulable_pods says which plugin refused, and the scheduler's log what error an attempt ended with.
 
 Where at least 20 pods wait on average, and the scheduler has less than a tenth as many in all of its queues and tried none, they are not its own: they name another scheduler (spec.schedulerName), or it does not lead (leader_election_master_status).
 
 **Claims.** The share of stage queue that these queues held.
 
-**Look-alikes.** Pods in the active queue: the loop (scheduling-loop), a starved scheduler (component-cpu, machine-cpu). Pods that wait in bind: scheduler-limit, prebind-wait.`,
+**Look-alikes.** Pods in the active queue: the loop (scheduling-loop), a starved scheduler (component-cpu, machine-cpu). Pods that wait in bind: scheduler-limit, prebind-wait. Pods for which others are evicted: preemption.`,
 	Detect: detect,
 }
 
@@ -146,15 +143,6 @@ func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
 		if _, ok := reasons[plugin]; !ok || main == "backoff" {
 			f.Advice.Text += fmt.Sprintf(" The plugin %s refused them.", plugin)
 		}
-	}
-	victims, ok := v.Increase(diagnose.Scheduler, "scheduler_preemption_victims_sum", nil)
-	if ok && victims >= storm*float64(max(1, v.Counts.Bound)) && victims >= few {
-		attempts, _ := v.Increase(diagnose.Scheduler, "scheduler_preemption_attempts_total", nil)
-		f.Resource = "quota"
-		f.Cause = fmt.Sprintf("no room: the scheduler evicts pods of lower priority, %.0f of them", victims)
-		f.Summary = fmt.Sprintf("There is no room for the pods, so the scheduler evicts others first: %.0f victims in %.0f attempts; each must be gone before its place is free.", victims, attempts)
-		f.Advice.Text = "Add room, or give the pods that are evicted a priority of their own; preemptionPolicy: Never lets pods wait instead."
-		f.Evidence = append(f.Evidence, diagnose.Evidence{Kind: "rate", Ref: `scheduler_preemption_victims_sum{component="kube-scheduler"}`, Value: victims, Unit: "pods", Text: fmt.Sprintf("%.0f pods evicted in %.0f attempts", victims, attempts)})
 	}
 	return diagnose.Found(f)
 }

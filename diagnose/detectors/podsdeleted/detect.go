@@ -1,0 +1,129 @@
+package podsdeleted
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"github.com/kubedyno/kubedyno/diagnose"
+	"github.com/kubedyno/kubedyno/record"
+)
+
+// Deletions: a number that is no accident, and a share of the pods.
+const few, share = 20, 0.05
+
+// Detector finds the cause.
+var Detector = diagnose.Detector{
+	Name:  "pods-deleted",
+	Title: "A client deletes pods, and controllers make them again",
+	Doc: `A workload's controller makes a new pod for each that is deleted. Somebody who deletes pods while others wait for them (a job that tests failures, a descheduler, an operator that
+restarts what it does not know) has everything done again: created, decided, bound, started, watched. All of it looks like more load.
+
+**Evidence.** At least 20 pods, and 5 % of those that were seen, were deleted by clients that are neither part of the control plane nor of the load, as the requests say; and workloads had more pods made than they asked for.
+
+**Charged.** Of the waiting for a controller, what is of pods that replace others: they were due with their workload, long ago. A machine that is full is full for this work too, by its share of all pods.
+
+**Look-alikes.** A rolling update, a drain or a node that is given up: parts of the control plane delete the pods then. preemption: the scheduler does. slow-removal: pods that are to go, and stay.`,
+	Detect: detect,
+}
+
+func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
+	if !v.HasRequests {
+		return diagnose.NotAssessed("an audit log: only it tells who deletes pods")
+	}
+	deleted := map[string]int{}
+	talks := v.TalksOf(func(t *diagnose.Talk) bool {
+		return (t.Verb == "delete" || t.Verb == "deletecollection") && t.Resource == "pods" && !t.Harness && !diagnose.OfCluster(t.Agent)
+	})
+	for _, t := range talks {
+		for code, n := range t.Codes {
+			if code < 300 {
+				deleted[t.Agent] += n
+			}
+		}
+	}
+	who, n := "", 0
+	for agent, count := range deleted {
+		if count > n || count == n && agent < who {
+			who, n = agent, count
+		}
+	}
+	r := replaced(v)
+	switch {
+	case n == 0:
+		return diagnose.NotThere("no client deleted pods")
+	case n < few || float64(n) < share*float64(v.Counts.Seen):
+		return diagnose.NotThere("%s deleted %d of %d pods", who, n, v.Counts.Seen)
+	case !v.StagesOK:
+		return diagnose.NotAssessed("stages: %s", v.StagesWhy)
+	case r.pods < few:
+		return diagnose.NotThere("%s deleted %d pods, of which %d were made again", who, n, r.pods)
+	}
+	rate := 0.0
+	if v.Span() > 0 {
+		rate = float64(n) / v.Span()
+	}
+	f := diagnose.Finding{
+		Class: diagnose.Bottleneck, Component: "client:" + who, Stage: diagnose.Controller, Resource: "cpu", Sources: 2, Consumes: true,
+		Cause:   fmt.Sprintf("%s deletes pods, %.2g a second, and controllers make them again", who, rate),
+		Summary: fmt.Sprintf("%s deletes pods while they are waited for: %d, %.2g a second. Their controllers made %d of %d pods again, each with all the work of a new one.", who, n, rate, r.pods, v.Counts.Seen),
+		Claims:  map[string]float64{diagnose.Controller: v.Excess(diagnose.Controller) * r.share()},
+		Evidence: []diagnose.Evidence{
+			{Kind: "rate", Ref: "requests: delete pods by " + who, Value: rate, Unit: "1/s", Text: fmt.Sprintf("%d pods deleted by it", n)},
+			{Kind: "pattern", Ref: "pods", Value: float64(r.pods), Unit: "pods", Text: fmt.Sprintf("%d of %d pods were made beyond what their workloads asked for", r.pods, v.Counts.Seen)},
+		},
+		Advice:    diagnose.Advice{Text: fmt.Sprintf("Look at what %s deletes pods for; a PodDisruptionBudget holds back those that evict instead of delete.", who)},
+		RefutedBy: "a run without it in which as many pods are made",
+	}
+	if !v.Symptom() || f.Claims[diagnose.Controller] == 0 {
+		f.Class, f.Claims, f.Consumes, f.Stage = diagnose.Waste, nil, false, ""
+		f.Cost = v.CostOf(slices.DeleteFunc(talks, func(t diagnose.Talk) bool { return t.Agent != who }), "")
+	}
+	return diagnose.Found(f)
+}
+
+// again is how many pods replace others, and the part of the waiting for a
+// controller that is theirs.
+type again struct {
+	pods      int
+	mine, all float64 // seconds
+}
+
+func (a again) share() float64 {
+	if a.all <= 0 {
+		return 0
+	}
+	return a.mine / a.all
+}
+
+// replaced finds the pods of each workload beyond those that it asked for.
+func replaced(v *diagnose.View) (a again) {
+	asked := map[string]int{}
+	for _, o := range v.Operations {
+		if o.Verb == "create" && o.Resource != "pods" && o.DoneMicros != 0 && o.Error == "" {
+			asked[o.Namespace+"/"+o.Name] += int(o.Pods)
+		}
+	}
+	made := map[string][]record.Pod{}
+	for _, p := range v.Pods {
+		if p.Owner == "" || p.CreatedMicros == 0 || p.AckedMicros == 0 {
+			continue
+		}
+		key := p.Namespace + "/" + diagnose.OwnerName(p.Owner)
+		made[key] = append(made[key], p)
+	}
+	for key, pods := range made {
+		slices.SortFunc(pods, func(x, y record.Pod) int {
+			return cmp.Or(cmp.Compare(x.CreatedMicros, y.CreatedMicros), cmp.Compare(x.Name, y.Name))
+		})
+		for i, p := range pods {
+			waited := max(0, float64(p.CreatedMicros-p.AckedMicros)/1e6)
+			a.all += waited
+			if n, known := asked[key]; known && i >= n {
+				a.pods++
+				a.mine += waited
+			}
+		}
+	}
+	return a
+}

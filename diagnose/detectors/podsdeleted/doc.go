@@ -1,0 +1,2 @@
+// Package podsdeleted finds clients that delete the pods that others wait for.
+package podsdeleted
