@@ -89,6 +89,8 @@ var Metrics = []string{
 	"apiserver_validating_admission_policy_check_duration_seconds_count",
 	"apiserver_validating_admission_policy_check_duration_seconds_sum",
 	"apiserver_validating_admission_policy_check_total",
+	"apiserver_watch_events_sizes_count",
+	"apiserver_watch_events_sizes_sum",
 	"apiserver_watch_events_total",
 	"etcd_debugging_server_alarms",
 	"etcd_disk_backend_commit_duration_seconds_count",

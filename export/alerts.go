@@ -407,6 +407,7 @@ var Unsaid = map[string]string{
 	"unusual-work":     "CPU profiles, and those of healthy runs",
 	"costly-work":      "healthy runs of the same load",
 	"controller-off":   "the flags of kube-controller-manager",
+	"ordered-pods":     "when each pod was created and ran, and of which workload it is",
 	"pods-deleted":     "who deletes pods: the audit log",
 	"machine-cpu":      "the machine's own CPU; Prometheus' node exporter has alerts for it",
 	"shared-quota":     "a quota that several components share: the cgroup's own counters",

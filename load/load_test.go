@@ -332,11 +332,26 @@ func TestSlowServerDoesNotDelayLoad(t *testing.T) {
 	f.delay = 500 * time.Millisecond
 	g := f.generator(t, nil)
 	s, ops := runPhase(t, g, podPhase(200, "200/s"))
-	if took := s.End.Sub(s.Start); took < 1400*time.Millisecond || took > 4*time.Second {
+	if took := s.End.Sub(s.Start); took < 1400*time.Millisecond {
 		t.Errorf("200 operations at 200/s with 0.5 s an answer took %v", took)
 	}
-	if s.LateP50 > 100*time.Millisecond || s.Missed != 0 || s.Failed != 0 {
+	if s.Missed != 0 || s.Failed != 0 {
 		t.Errorf("summary %+v", s)
+	}
+	// At 200/s and 0.5 s an answer 100 are under way, and more where the machine
+	// is slow to send; as many as it has connections where it waits for answers.
+	most := 0
+	for _, at := range ops {
+		n := 0
+		for _, o := range ops {
+			if o.SentMicros <= at.SentMicros && at.SentMicros < o.DoneMicros {
+				n++
+			}
+		}
+		most = max(most, n)
+	}
+	if most < 80 {
+		t.Errorf("at most %d operations were under way at a time: %+v", most, s)
 	}
 	if last := ops[199]; last.DoneMicros-last.DueMicros < 500_000 {
 		t.Errorf("latency of the last: %d µs", last.DoneMicros-last.DueMicros)

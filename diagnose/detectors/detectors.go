@@ -43,6 +43,7 @@ import (
 	"github.com/kubedyno/kubedyno/diagnose/detectors/machinecpu"
 	"github.com/kubedyno/kubedyno/diagnose/detectors/nodesgivenup"
 	"github.com/kubedyno/kubedyno/diagnose/detectors/nodeslate"
+	"github.com/kubedyno/kubedyno/diagnose/detectors/orderedpods"
 	"github.com/kubedyno/kubedyno/diagnose/detectors/pacedclient"
 	"github.com/kubedyno/kubedyno/diagnose/detectors/periodicjob"
 	"github.com/kubedyno/kubedyno/diagnose/detectors/podsdeleted"
@@ -95,6 +96,7 @@ var All = []diagnose.Detector{
 	costlywork.Detector,
 	controlleroff.Detector,
 	createsrefused.Detector,
+	orderedpods.Detector,
 	quotaadmission.Detector,
 	podsdeleted.Detector,
 	preemption.Detector,

@@ -154,6 +154,47 @@ func (r told) Meta() record.Meta {
 	return m
 }
 
+// A StatefulSet whose pods are made at once keeps no order, however late they come.
+func TestOrderIsSeen(t *testing.T) {
+	for _, together := range []bool{false, true} {
+		d, err := diagnose.Run(made{recordtest.Open(t, recordtest.Unpack(t, "statefulsets-in-order")), together}, detectors.All)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := slices.ContainsFunc(d.Findings, func(f diagnose.Finding) bool { return f.ID == "ordered-pods" })
+		if got == together {
+			t.Errorf("made together %v: found %v", together, got)
+		}
+	}
+}
+
+// made is a recording of which the pods may all have been created when the first was.
+type made struct {
+	*record.Recording
+	together bool
+}
+
+func (r made) Pods() ([]record.Pod, error) {
+	pods, err := r.Recording.Pods()
+	if !r.together || err != nil {
+		return pods, err
+	}
+	// Late all the same, as behind a limit.
+	pods = slices.Clone(pods)
+	first := map[string]int64{}
+	for _, p := range pods {
+		if at, ok := first[p.Owner]; p.CreatedMicros != 0 && (!ok || p.CreatedMicros < at) {
+			first[p.Owner] = p.CreatedMicros
+		}
+	}
+	for i, p := range pods {
+		if p.Owner != "" && p.CreatedMicros != 0 {
+			pods[i].CreatedMicros = first[p.Owner]
+		}
+	}
+	return pods, nil
+}
+
 // CPU was used where no pod came, but none of it for a pod.
 func TestNoPodNoCPUPerPod(t *testing.T) {
 	d, err := diagnose.Run(recordtest.Open(t, recordtest.Unpack(t, "every-create-refused")), detectors.All)

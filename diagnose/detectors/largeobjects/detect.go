@@ -11,6 +11,8 @@ import (
 const (
 	bodies   = "apiserver_request_body_size_bytes"
 	received = "etcd_network_client_grpc_received_bytes_total"
+	events   = "apiserver_watch_events_sizes"
+	asked    = "apiserver_admission_webhook_admission_duration_seconds_count"
 	// large is the mean body of a resource's writes, and perSecond what they bring.
 	// Bodies of pods, deployments and nodes have 1 to 20 kB; a hundred pods a second
 	// bring some 500 kB.
@@ -20,6 +22,10 @@ const (
 	// kept is how long etcd keeps what was overwritten: the API server asks for a
 	// compaction every five minutes (--etcd-compaction-interval).
 	kept = 300.0
+	// sent is what watches are sent of a resource in a second, in bytes, and often how
+	// many events are more than an accident. A hundred pods a second, seen by five
+	// watches each, are some 4 MB.
+	sent, often = 1e6, 200
 	// theirs is the share of a resource's writes from which on a client is who writes.
 	theirs = 0.3
 	// stored is the part of the bodies that etcd must have received.
@@ -35,7 +41,9 @@ var Detector = diagnose.Detector{
 
 **Evidence.** The bodies of one resource's writes have 32 kB and more on average and bring at least 100 kB a second, with at least 20 writes (apiserver_request_body_size_bytes). What etcd received (etcd_network_client_grpc_received_bytes_total) is the second source; the audit log names the client that makes 30 % of the writes and more. It is waste; where the CPU that it burns is a fifth of a full one, it is the bottleneck.
 
-**Look-alikes.** Many small writes (greedy-client, event-flood, heartbeat-churn); many versions of the OpenAPI document (crd-churn); objects that become large by a small patch, whose bodies do not tell: etcd-space, once there are enough.`,
+Where a request is small and the object is not, watch events tell (apiserver_watch_events_sizes): 32 kB and more on average, at least 200 of them and 1 MB a second. What makes an object grow on its way is a mutating webhook (the one that was asked most is named), or small patches that add up.
+
+**Look-alikes.** Many small writes (greedy-client, event-flood, heartbeat-churn); many versions of the OpenAPI document (crd-churn).`,
 	Detect: detect,
 }
 
@@ -45,6 +53,7 @@ func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
 		return diagnose.NotAssessed("the API server's metric %s", bodies)
 	}
 	var found []diagnose.Finding
+	known := map[string]bool{}
 	most := "nothing was written"
 	for i, r := range by {
 		mean, n, ok := v.Mean(diagnose.APIServer, bodies, diagnose.Labels{"resource": r.Label})
@@ -57,7 +66,15 @@ func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
 		if n < least || mean < large || r.Value < perSecond*v.Span() {
 			continue
 		}
+		known[r.Label] = true
 		found = append(found, finding(v, r.Label, mean, n, r.Value))
+	}
+	seen, _ := v.IncreaseBy(diagnose.APIServer, events+"_sum", "resource", nil)
+	for _, r := range seen {
+		mean, n, ok := v.Mean(diagnose.APIServer, events, diagnose.Labels{"resource": r.Label})
+		if ok && !known[r.Label] && n >= often && mean >= large && r.Value >= sent*v.Span() {
+			found = append(found, grown(v, r.Label, mean, n, r.Value))
+		}
 	}
 	if len(found) == 0 {
 		return diagnose.NotThere("%s", most)
@@ -112,6 +129,37 @@ func finding(v *diagnose.View, resource string, mean, n, total float64) diagnose
 		f.Evidence = append(f.Evidence, diagnose.Evidence{Kind: "rate", Ref: "requests: WATCH " + resource, Value: float64(watches), Unit: "watches", Text: "were open, and are sent what they select of them"})
 	}
 	consumer.Judge(v, &f, talks, "")
+	return f
+}
+
+// grown is the finding of objects that are larger than the requests that make them.
+func grown(v *diagnose.View, resource string, mean, n, total float64) diagnose.Finding {
+	rate := total / v.Span()
+	f := diagnose.Finding{
+		Component: diagnose.APIServer, Resource: "cpu", Sources: 1,
+		Cause:   fmt.Sprintf("%s have %s each", resource, diagnose.Bytes(mean)),
+		Summary: fmt.Sprintf("Objects of %s have %s each, and the API server sends %s of them a second to watches (n=%.0f): whoever handles a change of one reads, encodes and sends all of it.", resource, diagnose.Bytes(mean), diagnose.Bytes(rate), n),
+		Evidence: []diagnose.Evidence{
+			{Kind: "rate", Ref: events + `{resource="` + resource + `"}`, Value: rate, Unit: "bytes/s", Text: fmt.Sprintf("%.0f watch events of %s, %s each", n, resource, diagnose.Bytes(mean))},
+		},
+		Advice:    diagnose.Advice{Text: fmt.Sprintf("Look what is large in one of these %s (kubectl get -o yaml --show-managed-fields), and move it elsewhere: a ConfigMap that pods mount instead of environment variables, a reference instead of data.", resource)},
+		RefutedBy: "objects of a few kilobytes that cost as much",
+	}
+	if body, writes, ok := v.Mean(diagnose.APIServer, bodies, diagnose.Labels{"resource": resource}); ok && writes > 0 {
+		f.Sources++
+		f.Evidence = append(f.Evidence, diagnose.Evidence{Kind: "rate", Ref: bodies + `{resource="` + resource + `"}`, Value: body, Unit: "bytes", Text: "in the body of a write, on average"})
+		if body < mean/4 {
+			f.Summary += fmt.Sprintf(" Requests bring %s each; the rest is added on the way.", diagnose.Bytes(body))
+		}
+	}
+	if hooks, _ := v.IncreaseBy(diagnose.APIServer, asked, "name", diagnose.Labels{"type": "admit"}); len(hooks) > 0 {
+		f.Evidence = append(f.Evidence, diagnose.Evidence{Kind: "pattern", Ref: fmt.Sprintf("%s{type=%q,name=%q}", asked, "admit", hooks[0].Label), Value: hooks[0].Value, Unit: "calls", Text: fmt.Sprintf("the mutating webhook %s, which may add to objects, was asked %.0f times", hooks[0].Label, hooks[0].Value)})
+		f.Advice.Text += fmt.Sprintf(" The mutating webhook %s was asked %.0f times: see what it adds.", hooks[0].Label, hooks[0].Value)
+	}
+	consumer.Judge(v, &f, v.TalksOf(func(t *diagnose.Talk) bool {
+		object, _, _ := strings.Cut(t.Resource, "/")
+		return object == resource && !t.Long
+	}), "")
 	return f
 }
 

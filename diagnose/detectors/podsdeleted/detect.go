@@ -3,6 +3,7 @@ package podsdeleted
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/kubedyno/kubedyno/diagnose"
@@ -112,7 +113,8 @@ func replaced(v *diagnose.View) (a again) {
 		key := p.Namespace + "/" + diagnose.OwnerName(p.Owner)
 		made[key] = append(made[key], p)
 	}
-	for key, pods := range made {
+	for _, key := range slices.Sorted(maps.Keys(made)) { // sums of floats depend on their order
+		pods := made[key]
 		slices.SortFunc(pods, func(x, y record.Pod) int {
 			return cmp.Or(cmp.Compare(x.CreatedMicros, y.CreatedMicros), cmp.Compare(x.Name, y.Name))
 		})
