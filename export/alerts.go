@@ -27,8 +27,11 @@ var Rules = []Rule{
 		Alert: "LargeObjectsAreWritten", Detector: "large-objects", Severity: Info, Component: "kube-apiserver",
 		Expr: `sum by (job, resource) (rate(apiserver_request_body_size_bytes_sum[W]))
   / sum by (job, resource) (rate(apiserver_request_body_size_bytes_count[W])) >= 32000
-  and sum by (job, resource) (rate(apiserver_request_body_size_bytes_sum[W])) >= 100000`,
-		Summary: "writes of {{ $labels.resource }} have {{ $value | humanize }}B each, 100 kB a second and more; etcd keeps each version until its next compaction",
+  and sum by (job, resource) (rate(apiserver_request_body_size_bytes_sum[W])) >= 100000
+  or sum by (job, resource) (rate(apiserver_watch_events_sizes_sum[W]))
+  / sum by (job, resource) (rate(apiserver_watch_events_sizes_count[W])) >= 32000
+  and sum by (job, resource) (rate(apiserver_watch_events_sizes_sum[W])) >= 1000000`,
+		Summary: "writes or watch events of {{ $labels.resource }} have {{ $value | humanize }}B each, and there are many; etcd keeps each version until its next compaction",
 		Look:    "Who writes them, and whether anything in them changed: the API server's audit log. Keep what changes often apart from what is large.",
 		Fires:   []Line{{Series: `apiserver_request_body_size_bytes_sum{job="apiserver",resource="configmaps"}`, Rate: 8e5}, {Series: `apiserver_request_body_size_bytes_count{job="apiserver",resource="configmaps"}`, Rate: 10}},
 		Quiet:   []Line{{Series: `apiserver_request_body_size_bytes_sum{job="apiserver",resource="configmaps"}`, Rate: 1.5e5}, {Series: `apiserver_request_body_size_bytes_count{job="apiserver",resource="configmaps"}`, Rate: 100}},
