@@ -185,6 +185,7 @@ func (v *View) accountStages() {
 		Submit: healthySubmit, Accept: healthyAccept, Controller: healthyController,
 		Scheduling: scheduling, Start: start, Observe: healthyObserve,
 	}
+	v.steps, v.healthy = steps, healthy
 	var sum float64
 	account := func(name string) Stage {
 		s := Stage{Name: name, Reason: reasons[name]}
@@ -293,20 +294,19 @@ func makesOwner(o *record.Operation) bool {
 }
 
 // neverCreated says that controllers have not created many of the pods that they
-// were asked for.
+// were asked for. It counts by workload: what a rollout made once more elsewhere is
+// no pod of one that has none.
 func (v *View) neverCreated() bool {
-	expected, created := 0, 0
+	expected, never := 0, 0
 	for i := range v.Operations {
 		if o := &v.Operations[i]; makesOwner(o) {
 			expected += int(o.Pods)
 		}
 	}
-	for _, p := range v.Pods {
-		if p.Owner != "" && p.CreatedMicros != 0 {
-			created++
-		}
+	for _, late := range v.unborn() {
+		never += late.pods
 	}
-	return float64(expected-created) > many*float64(expected)
+	return float64(never) > many*float64(expected)
 }
 
 // noneCame says that no pod that was asked for came to be: the watch showed none,

@@ -104,6 +104,8 @@ type View struct {
 	brief     map[string][]spell   // CPU that samples do not show, by component
 	machine   []record.MachineSample
 	idle      map[string]float64 // CPUs busy while idle, by component; Machine too
+	steps     map[string][]step  // of each pod through a stage, queue, decide and bind as one
+	healthy   map[string]float64 // what a pod takes in such a stage that is not lost, in seconds
 
 	calibration *record.Calibration // nil where no healthy runs are known
 	logged      map[string]map[string]Logged

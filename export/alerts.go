@@ -413,6 +413,7 @@ var Unsaid = map[string]string{
 	"ordered-pods":     "when each pod was created and ran, and of which workload it is",
 	"pods-deleted":     "who deletes pods: the audit log",
 	"machine-cpu":      "the machine's own CPU; Prometheus' node exporter has alerts for it",
+	"standstill":       "context switches of processes; a target that does not answer shows as up == 0",
 	"shared-quota":     "a quota that several components share: the cgroup's own counters",
 	"disk-neighbour":   "who else writes to etcd's disk: block I/O by process",
 	"short-timeouts":   "the API server's flags",

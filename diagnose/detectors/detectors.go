@@ -58,6 +58,7 @@ import (
 	"github.com/kubedyno/kubedyno/diagnose/detectors/sharedquota"
 	"github.com/kubedyno/kubedyno/diagnose/detectors/slownodes"
 	"github.com/kubedyno/kubedyno/diagnose/detectors/slowremoval"
+	"github.com/kubedyno/kubedyno/diagnose/detectors/standstill"
 	"github.com/kubedyno/kubedyno/diagnose/detectors/timeouts"
 	"github.com/kubedyno/kubedyno/diagnose/detectors/tugofwar"
 	"github.com/kubedyno/kubedyno/diagnose/detectors/uncached"
@@ -74,6 +75,7 @@ import (
 var All = []diagnose.Detector{
 	generatorlate.Detector,
 	nodeslate.Detector,
+	standstill.Detector,
 	etcdspace.Detector,
 	garbagecollection.Detector,
 	conflicts.Detector,

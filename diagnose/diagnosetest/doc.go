@@ -45,6 +45,8 @@
 //	nodes late 500ms                simulated nodes report that late, by their own fault
 //	nodes wait 500ms                likewise, waiting for the API server's answers
 //	etcd syncs 0.9 each 20ms        busy share of the log's writer, and its mean sync
+//	still kube-scheduler 10s to 15s
+//	                                no thread of it ran then
 //	stuck 3; lost 2                 pods never running; never seen
 //	refused 500 for 20s             each pod that a controller creates, so that none comes
 //	status interrupted              how the recording ended

@@ -71,6 +71,7 @@ type script struct {
 	cores                 int
 	controller, scheduler limit
 	works                 float64
+	still                 map[string]stretch // by component
 	decides, bind, accept time.Duration
 	decidesMore           time.Duration // for each 1,000 pods
 	decidesOutside        bool          // of its plugins
@@ -119,7 +120,7 @@ func Parse(text string) (*Run, error) {
 	s := script{
 		pods: 1500, deployments: 1, cores: 2, busy: -1,
 		controller: limit{qps: 20, burst: 30}, scheduler: limit{qps: 50, burst: 100},
-		decides: time.Millisecond, quotas: map[string]quota{}, written: map[string]float64{}, delayed: map[string]float64{}, flags: map[string][]string{}, healthy: map[string]float64{}, status: record.StatusComplete, no: map[string]bool{}, seed: 1,
+		decides: time.Millisecond, quotas: map[string]quota{}, written: map[string]float64{}, delayed: map[string]float64{}, flags: map[string][]string{}, still: map[string]stretch{}, healthy: map[string]float64{}, status: record.StatusComplete, no: map[string]bool{}, seed: 1,
 	}
 	var lines []string
 	for line := range strings.Lines(text) {
@@ -209,6 +210,8 @@ func (s *script) say(w []string) (err error) {
 		return err
 	}
 	switch w[0] {
+	case "still": // COMPONENT 10s to 15s
+		s.still[word(1)] = stretch{dur(2).Seconds(), dur(4).Seconds()}
 	case "pods":
 		s.pods = int(num(1))
 		switch word(2) {
@@ -384,7 +387,7 @@ func (s *script) simulate() *Run {
 					pods[i].owner, pods[i].sent, pods[i].acked = k, sent, acked
 				}
 			}
-			r.ops = append(r.ops, record.Operation{Phase: "load", Verb: "create", Resource: "deployments", Name: fmt.Sprintf("web-%d", k), Pods: int32(per), DueMicros: micros(0), SentMicros: micros(sent), DoneMicros: micros(acked), Code: 201})
+			r.ops = append(r.ops, record.Operation{Phase: "load", Verb: "create", Namespace: "default", Resource: "deployments", Name: fmt.Sprintf("web-%d", k), Pods: int32(per), DueMicros: micros(0), SentMicros: micros(sent), DoneMicros: micros(acked), Code: 201})
 		}
 	} else {
 		gap := 0.0
@@ -396,7 +399,7 @@ func (s *script) simulate() *Run {
 			sent := max(due, free) + s.generatorLate.Seconds() + jitter(0.5)
 			free = max(due, free) + gap
 			pods[i] = simPod{owner: -1, due: due, sent: sent, acked: sent + jitter(5) + accept}
-			op := record.Operation{Phase: "load", Verb: "create", Resource: "pods", Name: fmt.Sprintf("web-%d", i), Pods: 1, DueMicros: micros(due), SentMicros: micros(sent), DoneMicros: micros(pods[i].acked), Code: 201}
+			op := record.Operation{Phase: "load", Verb: "create", Namespace: "default", Resource: "pods", Name: fmt.Sprintf("web-%d", i), Pods: 1, DueMicros: micros(due), SentMicros: micros(sent), DoneMicros: micros(pods[i].acked), Code: 201}
 			if i >= s.pods-s.generatorMissed {
 				op.SentMicros, op.DoneMicros, op.Code = 0, 0, 0
 			} else {
@@ -470,6 +473,9 @@ func (s *script) simulate() *Run {
 	last := len(order) - 1 - s.stuck - s.lost
 	for i, p := range order {
 		start := max(p.created+jitter(2)+s.parked.Seconds(), loopFree)
+		if w, ok := s.still[diagnose.Scheduler]; ok && start > w.from {
+			start = max(start, w.until)
+		}
 		d := (s.decides.Seconds() + s.decidesMore.Seconds()*float64(i)/1000) * (0.8 + 0.4*rng.Float64())
 		loopFree = start + d
 		decideSum += d
@@ -563,6 +569,9 @@ func (s *script) simulate() *Run {
 	return r
 }
 
+// A stretch is of seconds since the load began.
+type stretch struct{ from, until float64 }
+
 // shares is how the busy time of the machine splits among processes.
 var shares = []struct {
 	component string
@@ -593,6 +602,16 @@ func (s *script) processTables(r *Run, end float64) {
 				row.ThrottledSeconds = 0.08 * 10 * load * q.stopped
 			}
 			row.UserSeconds, row.SystemSeconds = 0.7*cpu, 0.3*cpu
+			row.VoluntarySwitches = int64(300 * (t + settle + 60))
+			if w, ok := s.still[x.component]; ok && t > w.from {
+				// It stands where it stood, and goes on from there.
+				stood := min(t, w.until) - w.from
+				row.VoluntarySwitches -= int64(300 * stood)
+				if t <= w.until {
+					cpu = x.share * (idle*(w.from+settle) + w.from*(busy*float64(s.cores)*(1-s.others)-idle))
+					row.UserSeconds, row.SystemSeconds = 0.7*cpu, 0.3*cpu
+				}
+			}
 			row.WriteBytes = int64(s.written[x.component] * load)
 			if share, ok := s.delayed[x.component]; ok {
 				row.RunDelaySeconds = share * load

@@ -2,6 +2,7 @@ package clientway
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 
 	"github.com/kubedyno/kubedyno/diagnose"
@@ -23,6 +24,10 @@ const (
 	// delayed is the part of the way that may be waiting of the client's threads for
 	// a CPU.
 	delayed = 0.5
+	// scarce is how many requests a connection carries at a time that the workers of
+	// one controller can need at once.
+	scarce      = 20
+	streamsFlag = "http2-max-streams-per-connection"
 )
 
 // Detector finds the cause.
@@ -33,6 +38,8 @@ var Detector = diagnose.Detector{
 
 **Evidence.** Writes of kube-controller-manager or kube-scheduler take it at least 20 ms longer (rest_client_request_duration_seconds without rest_client_rate_limiter_duration_seconds) than the API server works on them, by its log of requests, and at least twice as long.
 Where less than 2 % of all its requests took less than 5 ms, the distance itself is long; else they queue somewhere on the way, and the finding is likely at the most.
+
+**Few at a time.** --http2-max-streams-per-connection bounds how many requests a connection carries at once. A controller's workers share one: below 20 the flag is named.
 
 **Contradicting.** Where some requests were quick: a full machine, a quota that stops the API server or the client, threads of the client that wait for a CPU: then requests wait at either end, and not between them.
 
@@ -140,6 +147,17 @@ func floor(v *diagnose.View, component string) (under, all float64, ok bool) {
 	return quickly.Last, count.Last, ok && okAll && count.Last >= fewest
 }
 
+// streams is how few requests a connection to the API server carries at a time; ok
+// is false where no flag makes them few.
+func streams(v *diagnose.View) (n int, ok bool) {
+	text, set, _ := v.Flag(diagnose.APIServer, streamsFlag)
+	if !set {
+		return 0, false
+	}
+	n, err := strconv.Atoi(text)
+	return n, err == nil && n > 0 && n < scarce
+}
+
 func finding(v *diagnose.View, w way, asLong bool, under, all float64) diagnose.Finding {
 	c := w.component
 	f := diagnose.Finding{
@@ -161,6 +179,11 @@ func finding(v *diagnose.View, w way, asLong bool, under, all float64) diagnose.
 	if !asLong {
 		f.Sources = 1 // of a queue that nobody saw
 		f.Advice.Text += " Requests that were quick say that the distance alone is not it: look for what lets few of them through at a time."
+		if n, ok := streams(v); ok {
+			f.Summary += fmt.Sprintf(" A connection carries no more than %d at a time (--%s), and others wait for it.", n, streamsFlag)
+			f.Evidence = append(f.Evidence, diagnose.Evidence{Kind: "config", Ref: diagnose.APIServer + ".args." + streamsFlag, Value: float64(n), Unit: "requests", Text: fmt.Sprintf("at a time on a connection, by --%s", streamsFlag)})
+			f.Advice = diagnose.Advice{Set: map[string]string{diagnose.APIServer + ".args." + streamsFlag: "null"}, Text: fmt.Sprintf("Take --%s off the API server: by default a connection carries 100 requests at a time. The price: none; priority and fairness bounds what is in progress.", streamsFlag)}
+		}
 	}
 	lost := v.Excess(stages[c])
 	if c == diagnose.Scheduler && !v.Known(diagnose.Bind) {

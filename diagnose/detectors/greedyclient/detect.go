@@ -31,7 +31,13 @@ const (
 	mostRefused = 0.5
 	// told are the kinds of requests that are worth a word.
 	told = 3
+	// emptying is how many namespaces a second go from which on whoever deletes them
+	// answers for the work of emptying them, and alone is the part of them that must be its.
+	emptying, alone = 1.0, 0.8
 )
+
+// emptier is the part of the controller manager that empties namespaces.
+const emptier = diagnose.ControllerManager + " … namespace-controller"
 
 // Detector finds the cause.
 var Detector = diagnose.Detector{
@@ -41,6 +47,8 @@ var Detector = diagnose.Detector{
 
 **Evidence.** One client that is no part of the control plane or of a node sends at least 20 requests a second and 30 % of all, or 50 a second and 20 % (healthy provisioners and network plugins send 8 to 18 %); or its requests take at least half of the time of all, and each three times as long as those of others, where waiting is left out: for a seat, for webhooks, until it is known who asks and whether they may.
 Of writes, the API server's count of what it wrote to etcd is the second source.
+
+Whoever deletes a namespace a second and more answers for what that makes the namespace controller do: to empty one it lists and deletes each kind of object that there is, some fifty requests.
 
 **Look-alikes.** Every detector that knows what is wrong with the requests comes before: list-storm, uncached-reads, event-flood, conflict-storm, lock-herd, heartbeat-churn, tug-of-war, connection-churn, large-objects. A client that one of them names is left to it.`,
 	Detect: detect,
@@ -52,6 +60,8 @@ type client struct {
 	talks   []diagnose.Talk // the most frequent first
 	count   int
 	seconds float64 // in which the API server worked for it
+	emptied int     // how many of the requests the namespace controller sent, to empty what the client deleted
+	deleted int     // namespaces
 }
 
 func detect(v *diagnose.View, earlier []diagnose.Finding) diagnose.Outcome {
@@ -104,10 +114,21 @@ func detect(v *diagnose.View, earlier []diagnose.Finding) diagnose.Outcome {
 // is everybody together.
 func clients(v *diagnose.View) (by []*client, all client) {
 	named := map[string]*client{}
+	var empties client // that the namespace controller sends
+	deleted := 0       // namespaces
 	for _, t := range v.TalksOf(func(t *diagnose.Talk) bool { return !t.Long }) {
 		seconds := t.Worked()
 		all.count += t.Count
 		all.seconds += seconds
+		removes := t.Verb == "delete" && t.Resource == "namespaces"
+		if removes {
+			deleted += t.Count
+		}
+		if t.Agent == emptier {
+			empties.talks = append(empties.talks, t)
+			empties.count += t.Count
+			empties.seconds += seconds
+		}
 		if t.Harness || diagnose.OfCluster(t.Agent) {
 			continue
 		}
@@ -120,6 +141,17 @@ func clients(v *diagnose.View) (by []*client, all client) {
 		c.talks = append(c.talks, t)
 		c.count += t.Count
 		c.seconds += seconds
+		if removes {
+			c.deleted += t.Count
+		}
+	}
+	for _, c := range by {
+		if float64(c.deleted) >= emptying*v.Span() && float64(c.deleted) >= alone*float64(deleted) {
+			c.talks = append(c.talks, empties.talks...)
+			c.count += empties.count
+			c.seconds += empties.seconds
+			c.emptied = empties.count
+		}
 	}
 	slices.SortFunc(by, func(a, b *client) int {
 		return cmp.Or(cmp.Compare(b.count, a.count), strings.Compare(a.agent, b.agent))
@@ -141,6 +173,11 @@ func finding(v *diagnose.View, c *client, rate, part, time, times float64, greed
 		f.Summary = fmt.Sprintf("Requests of %s take %.0f %% of the time that the API server works on requests, each %.0f times as long as those of others: %s.", c.agent, 100*time, times, kinds(c))
 		f.Evidence = append(f.Evidence, diagnose.Evidence{Kind: "wait", Ref: "requests of " + c.agent, Value: c.seconds, Unit: "s", Text: fmt.Sprintf("that the API server worked on them, %s each", seconds(c.seconds/float64(c.count)))})
 		f.Advice.Text = fmt.Sprintf("Look at what makes a request of %s take so long: how large the objects are, and how many of them one request is about (kubedyno requests RECORDING --by userAgent,verb,resource). ", c.agent) + f.Advice.Text
+	}
+	if 2*c.emptied >= c.count {
+		f.Cause = fmt.Sprintf("%s deletes %.1f namespaces a second, and each must be emptied", c.agent, float64(c.deleted)/v.Span())
+		f.Summary = fmt.Sprintf("%s deletes %.1f namespaces a second (n=%d). To empty one, the namespace controller lists and deletes each kind of object that there is, %.0f requests: together %.0f %% of all that the API server answers.", c.agent, float64(c.deleted)/v.Span(), c.deleted, float64(c.emptied)/float64(c.deleted), 100*part)
+		f.Advice.Text = fmt.Sprintf("Ask who runs %s, and whether what it puts into a namespace each could share one, told apart by names and labels, or use emptied namespaces again. Each kind of custom resource makes a removal dearer. The price: what shares a namespace shares its quotas and rights.", c.agent)
 	}
 	if code, n := refused(c); float64(n) >= mostRefused*float64(c.count) {
 		f.Summary = fmt.Sprintf("%s %.0f %% of them are refused (%d).", f.Summary, 100*float64(n)/float64(c.count), code)

@@ -17,6 +17,8 @@ const (
 	share = 0.25
 	// perObject: how often a client reads the same object.
 	perObject = 10.0
+	// emptying is the part of the lists from which on they belong to the removal of namespaces.
+	emptying = 0.5
 )
 
 // Detector finds the cause.
@@ -27,7 +29,7 @@ var Detector = diagnose.Detector{
 
 **Evidence.** At least 2 lists a second of one resource reach etcd (etcd_requests_total{operation="list"}), or one client sends 20 GETs a second, a quarter of all requests, each object at least ten times, and never writes what it reads. Who lists is told by the audit log.
 
-**Look-alikes.** Lists from the cache (list-storm: etcd sees nothing of them); clients that read before they write, as those of conflict-storm; the API server's own counts and checks (one a minute for each resource).`,
+**Look-alikes.** Lists from the cache (list-storm: etcd sees nothing of them); the namespace controller, which lists all there is in a namespace that goes (who deletes namespaces answers for it: greedy-client); clients that read before they write, as those of conflict-storm; the API server's own counts and checks (one a minute for each resource).`,
 	Detect: detect,
 }
 
@@ -40,7 +42,7 @@ func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
 		return diagnose.NotAssessed("a load")
 	}
 	var found []diagnose.Finding
-	if len(by) > 0 && by[0].Value >= lists*v.Span() {
+	if len(by) > 0 && by[0].Value >= lists*v.Span() && !emptied(v, by[0]) {
 		f := diagnose.Finding{
 			Component: diagnose.APIServer, Resource: "cache", Sources: 1,
 			Cause:   fmt.Sprintf("%.1f lists of %s a second reach etcd", by[0].Value/v.Span(), by[0].Label),
@@ -109,4 +111,16 @@ func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
 		reached = by[0].Value / v.Span()
 	}
 	return diagnose.NotThere("at most %.2f lists a second of a resource reached etcd, and one client's GETs were %.1f a second", reached, most)
+}
+
+// emptied says that a resource is listed because namespaces are being emptied. A
+// collection is listed before it is deleted.
+func emptied(v *diagnose.View, of diagnose.Part) bool {
+	n := 0
+	for _, t := range v.TalksOf(func(t *diagnose.Talk) bool {
+		return (t.Verb == "list" || t.Verb == "deletecollection") && t.Resource == of.Label && t.Agent == diagnose.ControllerManager+" … namespace-controller"
+	}) {
+		n += t.Count
+	}
+	return float64(n) >= emptying*of.Value
 }

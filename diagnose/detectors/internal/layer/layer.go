@@ -113,6 +113,8 @@ const (
 	// are under way at once, from which on others queue.
 	queueing = 3.0
 	few      = 10 // requests, below which a mean is an accident
+	// alone is the least mean of fewer requests, where many pods wait for each of them.
+	alone = 0.5
 	// most is the least part of a filter's time that requests must tell of, and of a
 	// layer's calls that requests as long must account for; nearly the share of all
 	// requests from which on it is everybody who waits, and of a layer's mean time
@@ -164,7 +166,7 @@ func took(v *diagnose.View, fits func(*diagnose.Talk) bool) (mean float64, n int
 
 // Quick says why a layer is none to speak of; "" where it is.
 func (l Layer) Quick(v *diagnose.View) string {
-	if l.Count < few || l.Mean < least {
+	if l.Count < few && !(l.Mean >= alone && l.before(v)) || l.Mean < least {
 		return fmt.Sprintf("%s took %.1f ms of each of %.0f requests", l.Name, 1000*l.Mean, l.Count)
 	}
 	if up := v.Upstream(); up != "" && l.Mean < crowded {
@@ -174,6 +176,15 @@ func (l Layer) Quick(v *diagnose.View) string {
 		return fmt.Sprintf("%s took %.1f ms of each of %.0f requests, %.0f %% of their time", l.Name, 1000*l.Mean, l.Count, 100*share)
 	}
 	return ""
+}
+
+// before says that a request which many pods wait for, made before any of them is,
+// passes the layer: that of what owns them.
+func (l Layer) before(v *diagnose.View) bool {
+	return len(v.TalksOf(func(t *diagnose.Talk) bool {
+		owner := onTheWay[0].holds(t) && t.Resource != "pods" || onTheWay[1].holds(t)
+		return owner && l.Passes(t)
+	})) > 0
 }
 
 // Finding fills in what waits for the layer. ok is false where nothing does and

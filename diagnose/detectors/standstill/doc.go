@@ -1,0 +1,3 @@
+// Package standstill finds components that did nothing for seconds, as a process
+// does that was stopped.
+package standstill

@@ -1,0 +1,100 @@
+package diagnose
+
+import (
+	"math"
+	"time"
+
+	"github.com/kubedyno/kubedyno/record"
+)
+
+// still is for how many seconds at least a process must have done nothing. It stood
+// between two samples for up to two seconds more.
+const still = 2.0
+
+// Standstills are the stretches in which a process of a component did nothing at all:
+// it used no CPU, and none of its threads was ever put on one. ok is false where that
+// was not recorded of it.
+func (v *View) Standstills(component string) (all []record.Window, ok bool) {
+	for _, p := range v.processes[component] {
+		last := p.samples[len(p.samples)-1]
+		if last.VoluntarySwitches+last.InvoluntarySwitches == 0 || len(p.samples) < 2 {
+			continue
+		}
+		ok = true
+		from := p.samples[0]
+		for i, s := range p.samples[1:] {
+			ran := s.VoluntarySwitches != from.VoluntarySwitches || s.InvoluntarySwitches != from.InvoluntarySwitches ||
+				s.UserSeconds+s.SystemSeconds > from.UserSeconds+from.SystemSeconds
+			until := s
+			if ran {
+				until = p.samples[i] // the one before this
+			}
+			if ran || i == len(p.samples)-2 {
+				w := record.Window{Start: time.UnixMicro(from.TimeMicros), End: time.UnixMicro(until.TimeMicros)}
+				if w.Seconds() >= still {
+					all = append(all, w)
+				}
+				from = s
+			}
+		}
+	}
+	return all, ok
+}
+
+// Held is what pods lost, by stage, that were in the stage at some time of a window, and
+// how many these are, in the stage with most of them, and what the longest waited there, in seconds.
+func (v *View) Held(during []record.Window, stages []string) (claims map[string]float64, pods int, longest float64) {
+	claims = map[string]float64{}
+	end := v.Span()
+	for _, stage := range stages {
+		mine, all, n := 0.0, 0.0, 0
+		for _, s := range v.steps[stage] {
+			out := s.out
+			if math.IsNaN(out) {
+				out = max(end, s.in)
+			}
+			lost := max(0, out-s.in-v.healthy[stage])
+			all += lost
+			if lost <= 0 || !overlaps(during, v.Load.Start, s.in, out) {
+				continue
+			}
+			mine += lost
+			n++
+			longest = max(longest, out-s.in)
+		}
+		if mine == 0 {
+			continue
+		}
+		pods = max(pods, n)
+		parts := []string{stage}
+		if stage == Scheduling && v.Known(Bind) {
+			parts = []string{Queue, Decide, Bind}
+		}
+		for _, part := range parts {
+			if x := mine / all * v.Excess(part); x > 0 {
+				claims[part] = x
+			}
+		}
+	}
+	return claims, pods, longest
+}
+
+// Passed is how many pods came out of a stage meanwhile.
+func (v *View) Passed(during []record.Window, stage string) (n int) {
+	for _, s := range v.steps[stage] {
+		if !math.IsNaN(s.out) && overlaps(during, v.Load.Start, s.out, s.out) {
+			n++
+		}
+	}
+	return n
+}
+
+// overlaps says whether a span, in seconds since start, has a part in a window.
+func overlaps(windows []record.Window, start time.Time, from, to float64) bool {
+	for _, w := range windows {
+		if to >= w.Start.Sub(start).Seconds() && from <= w.End.Sub(start).Seconds() {
+			return true
+		}
+	}
+	return false
+}
