@@ -76,7 +76,12 @@ var scheduler = []Fault{
 			if !ok {
 				return missing("scheduler_scheduling_algorithm_duration_seconds")
 			}
-			return judge(mean > 0.004, 1000*mean, "ms", "a decision took %.1f ms on average (n=%.0f)", 1000*mean, n)
+			// A fast machine decides in time for the pods that are offered, however many terms it looks at.
+			whole, _, ok := r.mean("scheduler_pod_scheduling_sli_duration_seconds", on(kubeScheduler))
+			if !ok {
+				return missing("scheduler_pod_scheduling_sli_duration_seconds")
+			}
+			return judge(mean > 0.004 && whole > 0.1, 1000*mean, "ms", "a decision took %.1f ms on average, a pod's scheduling %.0f ms (n=%.0f)", 1000*mean, 1000*whole, n)
 		},
 	},
 }
