@@ -17,13 +17,13 @@ const still = 2.0
 func (v *View) Standstills(component string) (all []record.Window, ok bool) {
 	for _, p := range v.processes[component] {
 		last := p.samples[len(p.samples)-1]
-		if last.VoluntarySwitches+last.InvoluntarySwitches == 0 || len(p.samples) < 2 {
+		if last.VoluntarySwitches <= 0 || len(p.samples) < 2 {
 			continue
 		}
 		ok = true
 		from := p.samples[0]
 		for i, s := range p.samples[1:] {
-			ran := s.VoluntarySwitches != from.VoluntarySwitches || s.InvoluntarySwitches != from.InvoluntarySwitches ||
+			ran := s.VoluntarySwitches < 0 || s.VoluntarySwitches != from.VoluntarySwitches || s.InvoluntarySwitches != from.InvoluntarySwitches ||
 				s.UserSeconds+s.SystemSeconds > from.UserSeconds+from.SystemSeconds
 			until := s
 			if ran {

@@ -1,0 +1,49 @@
+package diagnose
+
+import (
+	"testing"
+
+	"github.com/kubedyno/kubedyno/record"
+)
+
+func TestStandstills(t *testing.T) {
+	const unknown = -1
+	for _, c := range []struct {
+		name     string
+		switches []int64 // by samples of every second
+		cpu      []float64
+		want     []float64 // from, until
+		known    bool
+	}{
+		{name: "runs all the time", switches: []int64{10, 20, 30, 40, 50}, known: true},
+		{name: "stands and goes on", switches: []int64{10, 20, 20, 20, 20, 30}, want: []float64{1, 4}, known: true},
+		{name: "stands to the end", switches: []int64{10, 20, 20, 20}, want: []float64{1, 3}, known: true},
+		{name: "too short to tell", switches: []int64{10, 20, 20, 30}, known: true},
+		{name: "twice", switches: []int64{10, 10, 10, 20, 20, 20}, want: []float64{0, 2, 3, 5}, known: true},
+		{name: "one thread computes without a pause", switches: []int64{10, 10, 10, 10}, cpu: []float64{0, 1, 2, 3}, known: true},
+		{name: "not readable", switches: []int64{unknown, unknown, unknown, unknown}},
+		{name: "not readable for a while", switches: []int64{10, unknown, unknown, unknown, 40, 50}, known: true},
+		{name: "never recorded", switches: []int64{0, 0, 0, 0}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			var ss []record.ProcessSample
+			for i, n := range c.switches {
+				s := record.ProcessSample{TimeMicros: int64(i) * 1e6, VoluntarySwitches: n}
+				if c.cpu != nil {
+					s.UserSeconds = c.cpu[i]
+				}
+				ss = append(ss, s)
+			}
+			v := &View{processes: map[string][]process{Etcd: {{ss}}}}
+			got, known := v.Standstills(Etcd)
+			if known != c.known || 2*len(got) != len(c.want) {
+				t.Fatalf("%d stretches, known %t; want %d, %t", len(got), known, len(c.want)/2, c.known)
+			}
+			for i, w := range got {
+				if from, until := float64(w.Start.Unix()), float64(w.End.Unix()); from != c.want[2*i] || until != c.want[2*i+1] {
+					t.Errorf("stood from %.0f s to %.0f s, want %.0f to %.0f", from, until, c.want[2*i], c.want[2*i+1])
+				}
+			}
+		})
+	}
+}
