@@ -30,11 +30,22 @@ func ParseUserAgent(ua string) (program, role string) {
 // OfCluster says whether a client, by requests.Agent's short form, is a part of what
 // a cluster is made of: its control plane, or a node's agents.
 func OfCluster(agent string) bool {
-	program, _, _ := strings.Cut(agent, " ")
-	program, _, _ = strings.Cut(program, "/")
-	switch program {
+	switch programOf(agent) {
 	case APIServer, ControllerManager, Scheduler, "kubelet", "kube-proxy", "cloud-controller-manager":
 		return true
 	}
 	return false
+}
+
+// OfNode says whether a client, likewise, is a node's agent: a kubelet, or what
+// simulates many.
+func OfNode(agent string) bool {
+	program := programOf(agent)
+	return program == "kubelet" || program == Hollow
+}
+
+func programOf(agent string) string {
+	program, _, _ := strings.Cut(agent, " ")
+	program, _, _ = strings.Cut(program, "/")
+	return program
 }

@@ -129,6 +129,7 @@ var onTheWay = []passage{
 	{diagnose.Controller, "create", "pods"},
 	{diagnose.Bind, "create", "pods/binding"},
 	{diagnose.Start, "patch", "pods/status"},
+	{diagnose.Start, "delete", "pods"}, // of pods that have ended, by the worker that reports others as running
 }
 
 // replicaSets are what pods wait for although no request of theirs does.
@@ -138,19 +139,26 @@ type passage struct{ stage, verb, resource string }
 
 // holds says whether requests are those that pods pass there.
 func (p passage) holds(t *diagnose.Talk) bool {
-	ours := t.Harness == (p.stage == diagnose.Accept || p.stage == diagnose.Start)
-	return ours && t.Verb == p.verb && (p.resource == "" || t.Resource == p.resource)
+	mine := t.Harness == (p.stage == diagnose.Accept)
+	if p.stage == diagnose.Start {
+		mine = diagnose.OfNode(t.Agent)
+	}
+	return mine && t.Verb == p.verb && (p.resource == "" || t.Resource == p.resource)
 }
 
 // Share is which part of the time of the requests that pass a layer has.
 // known is false without an audit log.
 func (l Layer) Share(v *diagnose.View) (share float64, known bool) {
-	mean, _, ok := took(v, l.Passes)
+	mean, n, ok := took(v, l.Passes)
 	if !ok {
 		return 0, false
 	}
-	return min(1, l.Mean/mean), true
+	return min(1, l.each(n)/mean), true
 }
+
+// each is what one of n requests, which are all that pass the layer, spends in it:
+// one that ends in a conflict inside the API server passes it again.
+func (l Layer) each(n int) float64 { return l.Mean * max(1, l.Count/float64(n)) }
 
 func took(v *diagnose.View, fits func(*diagnose.Talk) bool) (mean float64, n int, ok bool) {
 	var seconds float64
@@ -252,6 +260,16 @@ func (l Layer) onceEach(v *diagnose.View, w passage) float64 {
 	return l.Mean * float64(v.Arrived())
 }
 
+// behind is the most that pods can wait because a node's worker is busy with requests
+// of this kind: what they take of a node, each.
+func (l Layer) behind(v *diagnose.View, w passage) float64 {
+	seconds := 0.0
+	for _, t := range v.TalksOf(func(t *diagnose.Talk) bool { return w.holds(t) && l.Passes(t) }) {
+		seconds += t.Seconds
+	}
+	return seconds / float64(max(1, v.Meta.Nodes.Count)) * float64(v.Arrived())
+}
+
 // stage is the first on a pod's way whose requests pass the layer; "" where none do.
 func (l Layer) stage(v *diagnose.View) string {
 	for _, w := range onTheWay {
@@ -269,6 +287,7 @@ func (l Layer) stage(v *diagnose.View) string {
 // layer's part.
 func (l Layer) claims(v *diagnose.View) map[string]float64 {
 	claims := map[string]float64{}
+	_, all, _ := took(v, l.Passes)
 	for _, w := range onTheWay {
 		stage := w.stage
 		if stage == diagnose.Bind && !v.Known(diagnose.Bind) {
@@ -280,9 +299,12 @@ func (l Layer) claims(v *diagnose.View) map[string]float64 {
 		}
 		share := 0.0
 		if mean, _, ok := took(v, func(t *diagnose.Talk) bool { return w.holds(t) && l.Passes(t) }); ok {
-			share = min(1, l.Mean/mean)
-			if w.resource == replicaSets {
+			share = min(1, l.each(all)/mean)
+			switch {
+			case w.resource == replicaSets:
 				share = min(share, l.onceEach(v, w)/excess)
+			case w.verb == "delete":
+				share = min(share, l.behind(v, w)/excess)
 			}
 			share = max(share, claims[stage]/excess)
 		} else if !v.HasRequests && l.Passes(&diagnose.Talk{Verb: w.verb, Resource: w.resource}) {
