@@ -134,6 +134,23 @@ func (v *View) Throttled(component string, w record.Window) (seconds, periods fl
 	return seconds, periods, true
 }
 
+// GroupStopped are the components, the harness' left out, that a quota which is not
+// their own stopped in at least a share of its periods during the plateau: they share
+// it. most is the largest such share; counted is false where no cgroup told.
+func (v *View) GroupStopped(least float64) (names []string, most float64, counted bool) {
+	for _, c := range v.Components() {
+		if _, own := v.Quota(c); own || v.IsHarness(c) {
+			continue
+		}
+		_, share, ok := v.Throttled(c, v.Plateau)
+		counted = counted || ok
+		if ok && share >= least {
+			names, most = append(names, c), max(most, share)
+		}
+	}
+	return names, most, counted
+}
+
 func (v *View) counter(component string, w record.Window, of func(record.ProcessSample) float64) (sum float64, ok bool) {
 	for _, p := range v.processes[component] {
 		times := make([]int64, len(p.samples))

@@ -30,7 +30,7 @@ once it has used its share, and everything that waits for it waits too, while th
 pods lost time. The cgroup's own count of stops is the second source; a process that was stopped in less than 10 % of the periods is cleared. GOMAXPROCS is read from
 go_sched_gomaxprocs_threads; there are no stops to count.
 A starved kube-apiserver or etcd is charged with all lost time, a starved controller manager with stage controller, a
-starved scheduler with queue, decide and bind.
+starved scheduler with queue, decide and bind. Where several quotas stop their components, also one of a group that stops the others (shared-quota), each is charged by how often it did: lifting one leaves pods to the next.
 
 **Risk.** A quota that is used up, and stops the component in at least half of the periods, is named where nobody waits for it yet.
 
@@ -47,6 +47,7 @@ func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
 	quotas, judged := 0, 0
 	var why string
 	var found []diagnose.Finding
+	var weights []float64 // of each that was found
 	for _, c := range v.Meta.Cluster.Components {
 		limit, has := v.CPULimit(c.Name)
 		if !has || v.IsHarness(c.Name) {
@@ -67,7 +68,7 @@ func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
 			continue
 		}
 		if !v.Symptom() && counted && u >= used && stops >= stopped {
-			found = append(found, risk(c.Name, limit, u, stops))
+			found, weights = append(found, risk(c.Name, limit, u, stops)), append(weights, stops)
 			continue
 		}
 		if !v.Symptom() {
@@ -78,9 +79,11 @@ func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
 			if byGo {
 				f = ofThreads(f, c.Name, limit, u, float64(v.Meta.Machine.CPUs))
 			}
-			found = append(found, f)
+			found, weights = append(found, f), append(weights, max(stops, stopped))
 		}
 	}
+	_, group, _ := v.GroupStopped(stopped)
+	share(found, weights, group)
 	switch {
 	case len(found) > 0:
 		return diagnose.Found(found...)
@@ -92,6 +95,23 @@ func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
 		return diagnose.NotAssessed("the components' CPU quotas are not known on this cluster")
 	}
 	return diagnose.NotThere("no component has a CPU quota")
+}
+
+// share parts what a stage lost among all quotas that held it up, by how often each
+// stopped whom it holds: the components' own, and one of a group that stopped the
+// others. Lifting one alone leaves pods to the next.
+func share(found []diagnose.Finding, weights []float64, group float64) {
+	all := map[string]float64{}
+	for i := range found {
+		for stage := range found[i].Claims {
+			all[stage] += weights[i]
+		}
+	}
+	for i := range found {
+		for stage := range found[i].Claims {
+			found[i].Claims[stage] *= weights[i] / (all[stage] + group)
+		}
+	}
 }
 
 // risk is a quota that is used up while nobody waits for it yet.

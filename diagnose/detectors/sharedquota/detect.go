@@ -2,7 +2,6 @@ package sharedquota
 
 import (
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -34,23 +33,9 @@ func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
 	if !v.StagesOK {
 		return diagnose.NotAssessed("stages: %s", v.StagesWhy)
 	}
-	var names []string
-	var cpu, most float64
-	counted := false
-	for _, c := range v.Components() {
-		if v.IsHarness(c) {
-			continue
-		}
-		if _, own := v.Quota(c); own {
-			continue
-		}
-		_, share, ok := v.Throttled(c, v.Plateau)
-		counted = counted || ok
-		if !ok || share < stopped {
-			continue
-		}
-		names = append(names, c)
-		most = max(most, share)
+	names, most, counted := v.GroupStopped(stopped)
+	cpu := 0.0
+	for _, c := range names {
 		if x, ok := v.CPU(c, v.Plateau); ok {
 			cpu += x
 		}
@@ -69,7 +54,6 @@ func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
 	if len(lost) == 0 || v.Plateau.Seconds() <= 0 {
 		return diagnose.NotThere("no stage lost time")
 	}
-	slices.Sort(names)
 	used := cpu / v.Plateau.Seconds()
 	component, whose := diagnose.Machine, fmt.Sprintf("%d components together", len(names))
 	if len(names) == 1 {

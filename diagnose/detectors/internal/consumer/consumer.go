@@ -111,13 +111,8 @@ func burnt(v *diagnose.View, c *diagnose.Cost) (share float64, of string) {
 // the time, and that is not their own: they share it. ok is false where the API
 // server is not among them.
 func shared(v *diagnose.View) (used float64, ok bool) {
-	for _, c := range v.Components() {
-		if _, own := v.Quota(c); own || v.IsHarness(c) {
-			continue
-		}
-		if _, share, counted := v.Throttled(c, v.Plateau); !counted || share < stopped {
-			continue
-		}
+	names, _, _ := v.GroupStopped(stopped)
+	for _, c := range names {
 		if x, known := v.CPU(c, v.Load); known {
 			used += x
 			ok = ok || c == diagnose.APIServer
