@@ -31,6 +31,10 @@ const (
 	// pause is for how many seconds a refused client waits: the Retry-After of such an
 	// answer, which client-go heeds.
 	pause = 1.0
+	// stopped is the share of a quota's periods from which on the API server keeps
+	// requests in progress for being stopped, and its the part of the pauses that are then
+	// the quota's: how many would be refused without it, this run does not tell.
+	stopped, its = 0.5, 0.5
 )
 
 // Detector finds the cause.
@@ -43,7 +47,7 @@ var Detector = diagnose.Detector{
 **Evidence.** Requests of a priority level wait at least 5 ms on average and 20 % of wait and execution together (apiserver_flowcontrol_request_wait_duration_seconds), or are refused in number, while the CPU has room: the machine below 90 %, no
 component at its quota. The limits in the flags, below their defaults, are a second source, and so are 429s in the audit log.
 
-**Without priority and fairness** (--enable-priority-and-fairness=false) nothing queues: what comes beyond the limits is refused at once, and asks again after a second (apiserver_request_terminations_total with code 429, beyond what priority and fairness rejected). A stage is charged with these seconds, against those that its requests took.
+**Without priority and fairness** (--enable-priority-and-fairness=false) nothing queues: what comes beyond the limits is refused at once, and asks again after a second (apiserver_request_terminations_total with code 429, beyond what priority and fairness rejected). A stage is charged with these seconds, against those that its requests took; with half of them where the API server is also stopped by a CPU quota of its own in half of the periods, for requests that take long fill the places.
 
 **Look-alikes.** A full CPU: seats are taken because execution is slow, and more of them would make it slower (machine-cpu, component-cpu). Only one level full, by one client: the same finding names the level; give that client a FlowSchema of its own.
 
@@ -255,8 +259,12 @@ func refusedAtOnce(v *diagnose.View, rejected429 float64) (f diagnose.Finding, f
 		f.Summary += "; nothing was held up."
 		return f, true
 	}
+	mine := 1.0
+	if _, stops, ok := v.QuotaUse(diagnose.APIServer); ok && stops >= stopped {
+		mine -= its
+	}
 	for _, s := range v.LostStages() {
-		x := *s.ExcessSeconds * paused(v, s.Name, refused)
+		x := *s.ExcessSeconds * paused(v, s.Name, refused) * mine
 		if x > 0 {
 			f.Claims[s.Name] = x
 		}
