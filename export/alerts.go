@@ -411,6 +411,7 @@ var Unsaid = map[string]string{
 	"costly-work":      "healthy runs of the same load",
 	"controller-off":   "the flags of kube-controller-manager",
 	"ordered-pods":     "when each pod was created and ran, and of which workload it is",
+	"rolling-update":   "when each pod was created and ready, and of which workload it is",
 	"pods-deleted":     "who deletes pods: the audit log",
 	"machine-cpu":      "the machine's own CPU; Prometheus' node exporter has alerts for it",
 	"standstill":       "context switches of processes; a target that does not answer shows as up == 0",

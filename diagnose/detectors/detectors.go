@@ -53,6 +53,7 @@ import (
 	"github.com/kubedyno/kubedyno/diagnose/detectors/preemption"
 	"github.com/kubedyno/kubedyno/diagnose/detectors/quotaadmission"
 	"github.com/kubedyno/kubedyno/diagnose/detectors/relist"
+	"github.com/kubedyno/kubedyno/diagnose/detectors/rollout"
 	"github.com/kubedyno/kubedyno/diagnose/detectors/schedulerlimit"
 	"github.com/kubedyno/kubedyno/diagnose/detectors/schedulingloop"
 	"github.com/kubedyno/kubedyno/diagnose/detectors/sharedquota"
@@ -121,6 +122,7 @@ var All = []diagnose.Detector{
 	controllerlimit.Detector,
 	clientway.Detector,
 	controllerworkers.Detector,
+	rollout.Detector,
 	slowremoval.Detector,
 	schedulerlimit.Detector,
 	prebindwait.Detector,
