@@ -42,6 +42,7 @@ type wave struct {
 	owner string
 	pods  int
 	width int // most pods under way
+	took  float64
 }
 
 func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
@@ -75,10 +76,13 @@ func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
 		if len(ps) < fewest || width*waves > len(ps) || fill < filled {
 			continue
 		}
-		held, all = append(held, ps), append(all, wave{owner[strings.Index(owner, "/")+1:], len(ps), width})
+		end := int64(0)
 		for _, p := range ps {
 			steps = append(steps, seconds(p.CreatedMicros, ready(p)))
+			end = max(end, ready(p))
 		}
+		held = append(held, ps)
+		all = append(all, wave{owner[strings.Index(owner, "/")+1:], len(ps), width, seconds(ps[0].CreatedMicros, end)})
 	}
 	if len(all) == 0 {
 		return diagnose.NotThere("none of %d updated workloads had a third of its pods or less under way at a time, again and again", len(byOwner))
@@ -105,11 +109,10 @@ func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
 		return cmp.Or(cmp.Compare(a.pods/a.width, b.pods/b.width), strings.Compare(b.owner, a.owner))
 	})
 	kind, name, _ := strings.Cut(longest.owner, "/")
-	takes := median * float64(longest.pods) / float64(longest.width)
 	return diagnose.Found(diagnose.Finding{
 		Class: diagnose.Bottleneck, Component: diagnose.ControllerManager, Stage: diagnose.Controller, Resource: "policy", Sources: 1,
 		Cause:   "an update replaces few pods at a time, as its strategy says",
-		Summary: fmt.Sprintf("The update replaces few pods at a time: of the %d pods of %s %s at most %d %s ever under way, and more are made when one is ready, %.2g s later, so that all take %.2g s however much room there is.", longest.pods, kind, name, longest.width, map[bool]string{true: "was", false: "were"}[longest.width == 1], median, takes),
+		Summary: fmt.Sprintf("The update replaces few pods at a time: of the %d pods of %s %s at most %d %s ever under way, and more are made when one is ready, %.2g s later, so that all took %.2g s however much room there is.", longest.pods, kind, name, longest.width, map[bool]string{true: "was", false: "were"}[longest.width == 1], median, longest.took),
 		Claims:  map[string]float64{diagnose.Controller: min(lost, claim)},
 		Evidence: []diagnose.Evidence{
 			{Kind: "pattern", Ref: "pods: created and ready, by owner", Value: float64(longest.width), Unit: "pods", Text: fmt.Sprintf("at most %d of %d pods under way at a time; the like of %d workloads", longest.width, longest.pods, len(all))},
