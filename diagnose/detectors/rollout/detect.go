@@ -42,7 +42,7 @@ type wave struct {
 	owner string
 	pods  int
 	width int // most pods under way
-	took  float64
+	took  float64 // seconds from the creation of the first pod until the last one was ready
 }
 
 func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
