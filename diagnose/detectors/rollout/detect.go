@@ -41,7 +41,7 @@ var Detector = diagnose.Detector{
 type wave struct {
 	owner string
 	pods  int
-	width int // most pods under way
+	width int     // most pods under way
 	took  float64 // seconds from the creation of the first pod until the last one was ready
 }
 
