@@ -27,6 +27,10 @@ func ParseUserAgent(ua string) (program, role string) {
 	return program, role
 }
 
+// NamespaceController is the part of the controller manager that empties namespaces,
+// as the user agent's short form has it.
+const NamespaceController = ControllerManager + " … namespace-controller"
+
 // OfCluster says whether a client, by requests.Agent's short form, is a part of what
 // a cluster is made of: its control plane, or a node's agents.
 func OfCluster(agent string) bool {

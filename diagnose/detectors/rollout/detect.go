@@ -115,7 +115,7 @@ func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
 		Summary: fmt.Sprintf("The update replaces few pods at a time: of the %d pods of %s %s at most %d %s ever under way, and more are made when one is ready, %.2g s later, so that all took %.2g s however much room there is.", longest.pods, kind, name, longest.width, map[bool]string{true: "was", false: "were"}[longest.width == 1], median, longest.took),
 		Claims:  map[string]float64{diagnose.Controller: min(lost, claim)},
 		Evidence: []diagnose.Evidence{
-			{Kind: "pattern", Ref: "pods: created and ready, by owner", Value: float64(longest.width), Unit: "pods", Text: fmt.Sprintf("at most %d of %d pods under way at a time; the like of %d workloads", longest.width, longest.pods, len(all))},
+			{Kind: "pattern", Ref: "pods: created and ready, by owner", Value: float64(longest.width), Unit: "pods", Text: fmt.Sprintf("at most %d of %d pods under way at a time; few of the pods of %d of %d updated workloads", longest.width, longest.pods, len(all), len(byOwner))},
 			{Kind: "wait", Ref: "pods: created to ready", Value: median, Unit: "s", Text: "from a pod's creation until it is ready (median)"},
 		},
 		Advice:    diagnose.Advice{Text: "Raise maxSurge (and maxUnavailable, where fewer may serve meanwhile) in the Deployment's spec.strategy.rollingUpdate, or maxUnavailable or maxSurge in the DaemonSet's spec.updateStrategy.rollingUpdate. The price: room for the additional pods, or fewer that serve. Otherwise only a quicker start of each pod helps: image, volumes, readiness probe."},

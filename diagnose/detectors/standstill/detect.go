@@ -60,7 +60,7 @@ func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
 			continue
 		}
 		all, ok := v.Standstills(p.component)
-		known = known || ok
+		known = known || ok && p.component != diagnose.Hollow // nodes tell nothing of the control plane
 		all = slices.DeleteFunc(all, func(w record.Window) bool {
 			return !w.End.After(v.Load.Start) || !w.Start.Before(v.Load.End)
 		})

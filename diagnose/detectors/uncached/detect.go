@@ -2,6 +2,7 @@ package uncached
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/kubedyno/kubedyno/diagnose"
 	"github.com/kubedyno/kubedyno/diagnose/detectors/internal/consumer"
@@ -41,8 +42,10 @@ func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
 	if v.Span() <= 0 {
 		return diagnose.NotAssessed("a load")
 	}
+	all := len(by)
+	by = slices.DeleteFunc(by, func(p diagnose.Part) bool { return emptied(v, p) })
 	var found []diagnose.Finding
-	if len(by) > 0 && by[0].Value >= lists*v.Span() && !emptied(v, by[0]) {
+	if len(by) > 0 && by[0].Value >= lists*v.Span() {
 		f := diagnose.Finding{
 			Component: diagnose.APIServer, Resource: "cache", Sources: 1,
 			Cause:   fmt.Sprintf("%.1f lists of %s a second reach etcd", by[0].Value/v.Span(), by[0].Label),
@@ -69,13 +72,13 @@ func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
 		consumer.Judge(v, &f, who, "")
 		found = append(found, f)
 	}
-	all := float64(max(1, v.Answered()))
+	requests := float64(max(1, v.Answered()))
 	most := 0.0
 	for _, t := range v.TalksOf(func(t *diagnose.Talk) bool {
 		return t.Verb == "get" && t.Resource != "" && !t.Harness && t.Names > 0 && t.Resource != "leases"
 	}) {
 		most = max(most, t.Rate(v))
-		if t.Rate(v) < gets || float64(t.Count) < share*all || float64(t.Count) < perObject*float64(t.Names) {
+		if t.Rate(v) < gets || float64(t.Count) < share*requests || float64(t.Count) < perObject*float64(t.Names) {
 			continue
 		}
 		if len(v.TalksOf(func(o *diagnose.Talk) bool {
@@ -110,7 +113,11 @@ func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
 	if len(by) > 0 {
 		reached = by[0].Value / v.Span()
 	}
-	return diagnose.NotThere("at most %.2f lists a second of a resource reached etcd, and one client's GETs were %.1f a second", reached, most)
+	spared := ""
+	if len(by) < all {
+		spared = ", what is listed to empty namespaces left out"
+	}
+	return diagnose.NotThere("at most %.2f lists a second of a resource reached etcd%s, and one client's GETs were %.1f a second", reached, spared, most)
 }
 
 // emptied says that a resource is listed because namespaces are being emptied. A
@@ -118,7 +125,7 @@ func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
 func emptied(v *diagnose.View, of diagnose.Part) bool {
 	n := 0
 	for _, t := range v.TalksOf(func(t *diagnose.Talk) bool {
-		return (t.Verb == "list" || t.Verb == "deletecollection") && t.Resource == of.Label && t.Agent == diagnose.ControllerManager+" … namespace-controller"
+		return (t.Verb == "list" || t.Verb == "deletecollection") && t.Resource == of.Label && t.Agent == diagnose.NamespaceController
 	}) {
 		n += t.Count
 	}
