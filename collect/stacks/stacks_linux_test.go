@@ -83,10 +83,12 @@ func burnLess(n int) { spin(n) }
 //go:noinline
 func spin(n int) {
 	for range n {
-		rest() // a function that calls nothing has no frame, and hides its caller
+		rest()           // a function that calls nothing has no frame, and hides its caller
+		sum := uint64(0) // the race detector would burn more at each access of burned than mixed does
 		for i := range uint64(200_000) {
-			burned += mixed(i)
+			sum += mixed(i)
 		}
+		burned += sum
 	}
 }
 
@@ -307,7 +309,7 @@ func TestGoFunctions(t *testing.T) {
 				i := slices.IndexFunc(f, func(n string) bool { return strings.HasSuffix(n, ".mixed") })
 				return i > 0 && strings.HasSuffix(f[i-1], ".spin")
 			})
-			if inlined < 0.03 { // the race detector makes the rest slow
+			if inlined < 0.2 {
 				t.Errorf("the inlined function is in %.0f %% of stacks: %v", inlined*100, stacks[len(stacks)/2])
 			}
 			outermost := share(stacks, func(f []string) bool { return strings.HasPrefix(f[0], "runtime.") || strings.HasPrefix(f[0], "main.") })
