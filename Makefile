@@ -54,8 +54,11 @@ accuracy: build ## measure how right diagnoses are: hours; goes on where it was 
 
 SEED ?= 1
 .PHONY: accuracy-sample
-accuracy-sample: build ## the same with 24 of its runs, drawn at random (SEED=…): half an hour
+accuracy-sample: build ## the same with 24 of its runs, drawn at random (SEED=…), and the kept recordings again: half an hour
 	$(BIN)/kubedyno fault campaign --out accuracy-sample-$(SEED) --healthy 60 --pairs 20 --sample 24 --seed $(SEED)
+	$(GO) test -count=1 -run '^TestRecordings$$' ./diagnose/detectors
+	@echo; echo "docs/accuracy.md, which this sample should agree with:"
+	@$(BIN)/kubedyno fault accuracy docs/accuracy.json | sed '1,/^$$/d'
 
 CASES ?= cases-run
 .PHONY: cases

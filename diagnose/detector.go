@@ -162,6 +162,9 @@ func settle(v *View, found []Finding) (kept []Finding, dropped []Clear) {
 	}
 	for i := range found {
 		f := &found[i]
+		if f.Next != "" && f.Explains < worthNaming && beside(found, f) {
+			f.Class, f.Summary, f.MassSeconds, f.Explains = Risk, f.Next, 0, 0
+		}
 		if f.RequestSeconds > 0 && v.API.LostSeconds > 0 && v.API.Slow() {
 			f.RequestShare = min(1, f.RequestSeconds/v.API.LostSeconds)
 		}
@@ -209,6 +212,13 @@ func settle(v *View, found []Finding) (kept []Finding, dropped []Clear) {
 		kept[i].HitRate = hitRates.of(kept[i])
 	}
 	return kept, dropped
+}
+
+// beside says whether others' direct claims are why so little is left for f.
+func beside(found []Finding, f *Finding) bool {
+	return slices.ContainsFunc(found, func(o Finding) bool {
+		return o.ID != f.ID && o.Direct && !o.Invalidates && o.Explains >= worthNaming
+	})
 }
 
 // free says that a finding holds nobody up and so needs no symptom: it stands

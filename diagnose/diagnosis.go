@@ -227,6 +227,10 @@ type Finding struct {
 	// Consumes says that the work of this cause is part of what fills a resource
 	// that is at capacity: the cause is what can be changed about it.
 	Consumes bool `json:"-"`
+	// Next is the summary for where direct claims of others leave next to nothing:
+	// then the finding is a risk, of what holds pods back once those are gone.
+	// Without it the finding is ruled out there.
+	Next string `json:"-"`
 	// Sources counts independent sources of evidence, for the grade.
 	Sources int `json:"-"`
 	// Invalidates makes the run's numbers unusable.

@@ -358,6 +358,7 @@ func (v *View) accountResources() {
 		}
 		cpu("cpu of "+c, c, busy, busy, servers, min(u, 1), note)
 	}
+	v.accountGroup(cpu)
 	// Counters are read over the whole load, so that a scrape at the edge does
 	// not matter; what they count happens while pods are on their way.
 	single := func(name, component, kind, metric string, match map[string]string, servers float64, note string) {
@@ -408,6 +409,33 @@ func (v *View) accountResources() {
 	sort.SliceStable(v.Resources, func(i, j int) bool {
 		return bound(v.Resources[i]) < bound(v.Resources[j])
 	})
+}
+
+// Group is whose resource the CPU quota is that the control plane's components share.
+const Group = "control plane"
+
+// accountGroup gives the quota that the components have together to cpu, where
+// the recording knows of one.
+func (v *View) accountGroup(cpu func(name, component string, busy, own, servers, utilisation float64, note string)) {
+	quota := v.Meta.Cluster.CPU
+	if quota <= 0 {
+		return
+	}
+	busy, plateau, idle := 0.0, 0.0, 0.0
+	for _, c := range []string{Etcd, APIServer, ControllerManager, Scheduler} {
+		x, _ := v.CPU(c, v.Load)
+		p, _ := v.CPU(c, v.Plateau)
+		busy, plateau, idle = busy+x, plateau+p, idle+v.idle[c]
+	}
+	if busy == 0 {
+		return
+	}
+	v.idle[Group] = idle
+	used := busy / (v.Span() * quota)
+	if s := v.Plateau.Seconds(); s >= shortest {
+		used = plateau / (s * quota)
+	}
+	cpu("cpu quota of the "+Group, Group, busy, busy, quota, min(used, 1), fmt.Sprintf("%g CPU together", quota))
 }
 
 // assumeLimits stands in for the streams where there is no audit log: one

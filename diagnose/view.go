@@ -53,6 +53,7 @@ type View struct {
 	Requests   []record.Request   // received during Load; nil unless HasRequests
 	// RestRequests were received during Rest.
 	RestRequests []record.Request
+	Partings     []Parting          // of measured pods that their nodes deleted, in the whole recording
 	Talks        []Talk             // what Requests add up to, by client and kind
 	Watches      []Watching         // that were open during the load, the most first
 	Lists        []requests.ListRow // who lists, and who watches
@@ -214,6 +215,7 @@ func (v *View) read() error {
 	slices.SortStableFunc(v.RestRequests, byReceipt)
 	v.checkRequests()
 	v.accountRequests(all)
+	v.accountPartings(all)
 
 	samples, err := v.src.Processes()
 	samples, v.HasProcesses, err = optional("processes", samples, err)
@@ -410,7 +412,7 @@ func (v *View) checkRequests() {
 // whether any part reads the rest: what came before the rest ahead of the load
 // tells only who lists and watches. Times are cut to tenths of a millisecond,
 // which no part reads either and which are most of a table's size. What the harness
-// asked for is not looked at by name, but for nodes' reports.
+// asked for is not looked at by name, but for nodes' reports and what they delete.
 func ThinRequests(m record.Meta) func(*record.Request) bool {
 	var from time.Time
 	for _, p := range m.Phases {
@@ -430,7 +432,7 @@ func loaded(m record.Meta, by time.Time) bool {
 }
 
 func thinRequest(r *record.Request) {
-	if !isStatusReport(r) && harnessAgent(r.UserAgent) {
+	if !isStatusReport(r) && !isParting(r) && harnessAgent(r.UserAgent) {
 		r.User, r.URI, r.Group, r.Name, r.Namespace = "", "", "", "", ""
 	}
 	r.ServerMicros, r.EtcdMicros, r.ResponseBytes = -1, -1, -1

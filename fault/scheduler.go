@@ -68,6 +68,7 @@ var scheduler = []Fault{
             podAffinity:
               preferredDuringSchedulingIgnoredDuringExecution:
                 - {weight: 1, podAffinityTerm: {topologyKey: kubernetes.io/hostname, labelSelector: {matchLabels: {group: a}}}}
+                - {weight: 1, podAffinityTerm: {topologyKey: topology.kubernetes.io/zone, labelSelector: {matchLabels: {group: a}}}}
       wait: {for: scheduled, timeout: 3m, stall: 40s}
 `,
 		Show: "terms",

@@ -115,6 +115,8 @@ func TestKinds(t *testing.T) {
 			`create-refused -1.000000 1  "exceeded quota: team, requested: pods=1, used: pods=120, limited: pods=120"`},
 		{"webhook", `E1121 09:10:20.500000    1983 replica_set.go:640] "Unhandled Error" err="sync \"n/web\" failed with admission webhook \"w.example.com\" denied the request: no" logger="UnhandledError"`,
 			`create-refused -1.000000 1  "admission webhook \"w.example.com\" denied the request: no"`},
+		{"mutating policy", `E1121 09:10:20.500000    1983 replica_set.go:640] "Unhandled Error" err="sync \"n/web\" failed with policy 'pool' with binding 'all' denied request: error applying patch: invalid ApplyConfiguration" logger="UnhandledError"`,
+			`create-refused -1.000000 1  "policy 'pool' with binding 'all' denied request: error applying patch: invalid ApplyConfiguration"`},
 		{"conflict in plain text", head + `error syncing: Operation cannot be fulfilled on nodes "n1": the object has been modified; please apply your changes to the latest version and try again`,
 			`conflict -1.000000 1  "nodes n1"`},
 		// kubernetes pkg/controller/util/consistency/consistency.go:48

@@ -30,6 +30,7 @@ import (
 	"github.com/kubedyno/kubedyno/diagnose/detectors/etcdspace"
 	"github.com/kubedyno/kubedyno/diagnose/detectors/etcdsync"
 	"github.com/kubedyno/kubedyno/diagnose/detectors/eventflood"
+	"github.com/kubedyno/kubedyno/diagnose/detectors/finalizers"
 	"github.com/kubedyno/kubedyno/diagnose/detectors/garbagecollection"
 	"github.com/kubedyno/kubedyno/diagnose/detectors/generatorlate"
 	"github.com/kubedyno/kubedyno/diagnose/detectors/greedyclient"
@@ -124,6 +125,7 @@ var All = []diagnose.Detector{
 	controllerworkers.Detector,
 	rollout.Detector,
 	slowremoval.Detector,
+	finalizers.Detector,
 	schedulerlimit.Detector,
 	prebindwait.Detector,
 	podsparked.Detector,

@@ -16,6 +16,9 @@ const (
 	usedStopped = 0.75
 	stopped     = 0.5
 	never       = 0.1
+	// always is the share of stops from which a quota is used up, whoever else
+	// holds pods back.
+	always = 0.9
 )
 
 // Detector finds the cause.
@@ -32,7 +35,7 @@ go_sched_gomaxprocs_threads; there are no stops to count.
 A starved kube-apiserver or etcd is charged with all lost time, a starved controller manager with stage controller, a
 starved scheduler with queue, decide and bind. Where several quotas stop their components, also one of a group that stops the others (shared-quota), each is charged by how often it did: lifting one leaves pods to the next.
 
-**Risk.** A quota that is used up, and stops the component in at least half of the periods, is named where nobody waits for it yet.
+**Risk.** A quota that is used up, and stops the component in at least half of the periods, is named where nobody waits for it yet; so is one that stops it in at least 90 % of them while pods wait for something else, as for a client's limit: it comes next.
 
 **Explaining-away.** A limiter that would bind at 20/s does nothing while a starved API server lets only 12/s through: the limiter is then ruled out by its own rate.
 
@@ -177,6 +180,9 @@ func finding(v *diagnose.View, component string, quota, u, stops float64, counte
 	if counted {
 		if stops >= stopped {
 			f.Sources = 2
+		}
+		if u >= used && stops >= always {
+			f.Next = fmt.Sprintf("%s has no CPU to spare: it used %.0f %% of the %g that its quota allows, and was stopped in %.0f %% of the periods. It holds pods back as soon as what they wait for now is gone.", component, 100*u, quota, 100*stops)
 		}
 		f.Evidence = append(f.Evidence, diagnose.Evidence{Kind: "wait", Ref: "processes: throttled_periods of " + component, Value: stops, Unit: "1", Text: fmt.Sprintf("stopped by the quota in %.0f %% of its periods", 100*stops)})
 	}

@@ -139,13 +139,26 @@ func told(f *diagnose.Finding, l diagnose.Logged, named bool) {
 	}
 	if named {
 		if _, words, ok := strings.Cut(reason, "denied the request: "); ok {
-			f.Summary += fmt.Sprintf(" Its words: %s.", strings.TrimSuffix(words, "."))
+			f.Summary += fmt.Sprintf(" Its words: %s", sentence(words))
 		}
 		return
 	}
+	policy, mutates := strings.CutPrefix(reason, "policy '")
 	quota, isQuota := strings.CutPrefix(reason, "exceeded quota: ")
 	missing, isAccount := strings.CutPrefix(reason, "error looking up service account ")
 	switch {
+	case mutates:
+		name, _, _ := strings.Cut(policy, "'")
+		_, words, _ := strings.Cut(policy, "denied request: ")
+		f.Resource = "policy"
+		f.Cause = fmt.Sprintf("the MutatingAdmissionPolicy %s could not be applied", name)
+		f.Summary += fmt.Sprintf(" It is the MutatingAdmissionPolicy %s, which could not be applied: %s", name, sentence(words))
+		f.Advice.Text = fmt.Sprintf("Correct the expressions of the MutatingAdmissionPolicy %s, or set its failurePolicy to Ignore; the price of that: pods that it did not change.", name)
+	case strings.HasPrefix(reason, "violates PodSecurity "):
+		f.Resource = "policy"
+		f.Cause = "the pods violate the namespace's Pod Security level"
+		f.Summary += fmt.Sprintf(" Pod Security refuses them: it %s", sentence(reason))
+		f.Advice.Text = "Give the pods the security context that the level asks for, or the namespace a lower level (label pod-security.kubernetes.io/enforce). The price of a lower level: pods that may do more."
 	case isQuota:
 		name, amounts, _ := strings.Cut(quota, ", ")
 		f.Cause = fmt.Sprintf("the ResourceQuota %s is used up (%s)", name, amounts)
@@ -158,8 +171,16 @@ func told(f *diagnose.Finding, l diagnose.Logged, named bool) {
 		f.Summary = fmt.Sprintf("Pods are to run as the ServiceAccount %s, which is not there. %s", name, f.Summary)
 		f.Advice.Text = fmt.Sprintf("Create the ServiceAccount %s, or name another in the pods' serviceAccountName.", name)
 	default:
-		f.Summary += fmt.Sprintf(" It says: %s.", strings.TrimSuffix(reason, "."))
+		f.Summary += fmt.Sprintf(" It says: %s", sentence(reason))
 	}
+}
+
+// sentence ends somebody else's words with a full stop, unless they were cut.
+func sentence(words string) string {
+	if strings.HasSuffix(words, "…") {
+		return words
+	}
+	return strings.TrimSuffix(words, ".") + "."
 }
 
 // An answer is who said no, by the API server's own count.

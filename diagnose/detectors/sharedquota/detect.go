@@ -12,6 +12,9 @@ import (
 // stopped over the plateau.
 const stopped = 0.5
 
+// always is the share from which a quota is used up, whoever else holds pods back.
+const always = 0.9
+
 // Detector finds the cause.
 var Detector = diagnose.Detector{
 	Name:  "shared-quota",
@@ -23,6 +26,8 @@ machine that looks idle.
 Where several were stopped in the same periods they share one.
 
 **Prediction.** What the group used is what it may use; divided by the pods, that is what each costs, and the quota divided by that is the most.
+
+**Risk.** A quota that stops them in at least 90 % of the periods while pods wait for something else, as for a client's limit, is named as what comes next.
 
 **Look-alikes.** component-cpu (the quota is the component's own and known); machine-cpu (the CPUs are full, nobody is stopped); a slow disk or a long way to etcd: syncs and round trips
 take long here too, since what waits for them is stopped, and are explained away.`,
@@ -70,6 +75,9 @@ func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
 		},
 		Advice:    diagnose.Advice{Text: "Raise the quota of the group that holds these processes (container limit, slice, VM size), or ask for fewer pods at a time."},
 		RefutedBy: "a run with a larger quota in which pods do not come faster",
+	}
+	if most >= always {
+		f.Next = fmt.Sprintf("The control plane has no CPU to spare: a CPU quota stops %s in %.0f %% of its periods. It holds pods back as soon as what they wait for now is gone.", strings.Join(names, ", "), 100*most)
 	}
 	if q := v.Meta.Cluster.CPU; q > 0 {
 		lift := q * 4
