@@ -50,7 +50,7 @@ type View struct {
 
 	Pods       []record.Pod       // of the measured phases
 	Operations []record.Operation // of the measured phases
-	Requests   []record.Request   // received during Load; nil unless HasRequests
+	Requests   []record.Request   // received during Load; nil unless HasRequests; not to be changed, as RestRequests
 	// RestRequests were received during Rest.
 	RestRequests []record.Request
 	Partings     []Parting          // of measured pods that their nodes deleted, in the whole recording
@@ -202,17 +202,11 @@ func (v *View) read() error {
 	if slices.ContainsFunc(all, func(r record.Request) bool { return r.Source == audit.SourceDump }) {
 		all, v.HasRequests = nil, false
 	}
-	for _, r := range all {
-		switch at := time.UnixMicro(r.ReceivedMicros); {
-		case !at.Before(v.Load.Start) && !at.After(v.Load.End):
-			v.Requests = append(v.Requests, r)
-		case v.Rest.Contains(at):
-			v.RestRequests = append(v.RestRequests, r)
-		}
+	if byReceipt := func(a, b record.Request) int { return cmp.Compare(a.ReceivedMicros, b.ReceivedMicros) }; !slices.IsSortedFunc(all, byReceipt) {
+		all = slices.Clone(all)
+		slices.SortStableFunc(all, byReceipt)
 	}
-	byReceipt := func(a, b record.Request) int { return cmp.Compare(a.ReceivedMicros, b.ReceivedMicros) }
-	slices.SortStableFunc(v.Requests, byReceipt)
-	slices.SortStableFunc(v.RestRequests, byReceipt)
+	v.selectRequests(all)
 	v.checkRequests()
 	v.accountRequests(all)
 	v.accountPartings(all)
@@ -238,6 +232,20 @@ func (v *View) read() error {
 		return int(min(max(a.TimeMicros-b.TimeMicros, -1), 1))
 	})
 	return nil
+}
+
+// selectRequests takes those of the load and those at rest out of all, which stay
+// where they are: a long run has hundreds of thousands.
+func (v *View) selectRequests(all []record.Request) {
+	from := func(late func(at time.Time) bool) int {
+		return sort.Search(len(all), func(i int) bool { return late(time.UnixMicro(all[i].ReceivedMicros)) })
+	}
+	a := from(func(at time.Time) bool { return !at.Before(v.Load.Start) })
+	b := max(a, from(func(at time.Time) bool { return at.After(v.Load.End) }))
+	v.Requests = all[a:b:b]
+	b = min(a, from(func(at time.Time) bool { return !at.Before(v.Rest.End) }))
+	a = min(b, from(func(at time.Time) bool { return !at.Before(v.Rest.Start) }))
+	v.RestRequests = all[a:b:b]
 }
 
 // measured says whether something belongs to the measured load. Without

@@ -69,6 +69,14 @@ var scheduler = []Fault{
               preferredDuringSchedulingIgnoredDuringExecution:
                 - {weight: 1, podAffinityTerm: {topologyKey: kubernetes.io/hostname, labelSelector: {matchLabels: {group: a}}}}
                 - {weight: 1, podAffinityTerm: {topologyKey: topology.kubernetes.io/zone, labelSelector: {matchLabels: {group: a}}}}
+                - {weight: 1, podAffinityTerm: {topologyKey: topology.kubernetes.io/region, labelSelector: {matchLabels: {group: a}}}}
+                - {weight: 1, podAffinityTerm: {topologyKey: kubernetes.io/os, labelSelector: {matchLabels: {group: a}}}}
+                - {weight: 1, podAffinityTerm: {topologyKey: kubernetes.io/arch, labelSelector: {matchLabels: {group: a}}}}
+                - {weight: 2, podAffinityTerm: {topologyKey: kubernetes.io/hostname, labelSelector: {matchLabels: {group: a}}}}
+                - {weight: 2, podAffinityTerm: {topologyKey: topology.kubernetes.io/zone, labelSelector: {matchLabels: {group: a}}}}
+                - {weight: 2, podAffinityTerm: {topologyKey: topology.kubernetes.io/region, labelSelector: {matchLabels: {group: a}}}}
+                - {weight: 2, podAffinityTerm: {topologyKey: kubernetes.io/os, labelSelector: {matchLabels: {group: a}}}}
+                - {weight: 2, podAffinityTerm: {topologyKey: kubernetes.io/arch, labelSelector: {matchLabels: {group: a}}}}
       wait: {for: scheduled, timeout: 3m, stall: 40s}
 `,
 		Show: "terms",

@@ -257,8 +257,43 @@ func (t tableOf[T]) read(root *os.Root) ([]T, error) {
 	if err != nil {
 		return nil, err
 	}
-	slices.SortStableFunc(rows, func(a, b T) int { return t.compare(&a, &b) })
+	t.sort(rows)
 	return rows, nil
+}
+
+// sort sorts rows in place and keeps the order of equal ones. Rows are large, and
+// a table has hundreds of thousands: their places are sorted, not they.
+func (t tableOf[T]) sort(rows []T) {
+	sorted := true
+	for i := 1; i < len(rows) && sorted; i++ {
+		sorted = t.compare(&rows[i-1], &rows[i]) <= 0
+	}
+	if sorted {
+		return
+	}
+	from := make([]int32, len(rows)) // of each place, where its row is now
+	for i := range from {
+		from[i] = int32(i)
+	}
+	slices.SortFunc(from, func(a, b int32) int {
+		return cmp.Or(t.compare(&rows[a], &rows[b]), cmp.Compare(a, b))
+	})
+	for start := range from {
+		if from[start] < 0 {
+			continue
+		}
+		first, to := rows[start], start
+		for {
+			next := int(from[to])
+			from[to] = -1
+			if next == start {
+				break
+			}
+			rows[to] = rows[next]
+			to = next
+		}
+		rows[to] = first
+	}
 }
 
 // each calls row for each of the table's rows, in the order of its file.

@@ -34,6 +34,7 @@ Exit codes: 0 nothing held the run back, or all of a resource was used;
 			if err := checkFormat(format, resultFormats...); err != nil {
 				return err
 			}
+			smallHeap() // the requests of a long run live until the end
 			rec, d, err := diagnoseFolder(args[0])
 			if err != nil {
 				return err

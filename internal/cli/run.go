@@ -276,17 +276,14 @@ func builtinNames() []string {
 	return names
 }
 
-// keepSmall bounds what collectors take of the machine that they measure. The
-// metrics' head lives long, and Go's default lets the heap grow to twice of it;
-// half of it is enough for the rest of the process. Until restore is called there
-// is one processor for eight: collectors wake up a thousand times a second for a
+// keepSmall bounds what collectors take of the machine that they measure, of
+// which the metrics' head is what lives long. Until restore is called there is
+// one processor for eight: collectors wake up a thousand times a second for a
 // moment each: on several processors each time would wake a thread that looks
 // for more work, which costs more than the work itself. For the same reason Go's
 // runtime looks after them less often: see package slack.
 func keepSmall() (restore func()) {
-	if os.Getenv("GOGC") == "" {
-		debug.SetGCPercent(50)
-	}
+	smallHeap()
 	narrow := slack.Widen(timerSlack)
 	if os.Getenv("GOMAXPROCS") != "" {
 		return narrow
@@ -295,6 +292,15 @@ func keepSmall() (restore func()) {
 	return func() {
 		narrow()
 		runtime.GOMAXPROCS(before)
+	}
+}
+
+// smallHeap has the garbage of half a heap collected instead of that of a whole one:
+// where most of it lives as long as the process, that is most of the memory for a
+// few per cent more CPU.
+func smallHeap() {
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(50)
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -81,7 +82,9 @@ const maxRowsPerByte = 4096
 
 // Read reads all rows of the Parquet file f; see Each.
 func Read[T any](f *os.File, name string) (rows []T, err error) {
-	err = Each(f, name, func(row *T) error {
+	share := shared[T]()
+	err = each(f, name, func(n int) { rows = make([]T, 0, n) }, func(row *T) error {
+		share(row)
 		rows = append(rows, *row)
 		return nil
 	})
@@ -96,6 +99,16 @@ func Read[T any](f *os.File, name string) (rows []T, err error) {
 // by name: a column that the file lacks reads as zero, or as the field's tag
 // `absent` says, and one that T lacks is ignored. name is for errors.
 func Each[T any](f *os.File, name string, row func(*T) error) (err error) {
+	return each(f, name, func(int) {}, row)
+}
+
+// usualBytesPerRow is what a row takes in a file at least, where nobody means
+// harm: room is made in advance for so many rows, and for more as they come.
+const usualBytesPerRow = 4
+
+// each is Each, and calls expect first with the number of rows that are likely to
+// come.
+func each[T any](f *os.File, name string, expect func(rows int), row func(*T) error) (err error) {
 	// parquet-go panics on some mangled files; to its caller that is a file
 	// that cannot be read, like any other.
 	inRow := false
@@ -130,6 +143,7 @@ func Each[T any](f *os.File, name string, row func(*T) error) (err error) {
 	}
 	r := parquet.NewGenericReader[T](file)
 	defer r.Close()
+	expect(int(min(file.NumRows(), info.Size()/usualBytesPerRow)))
 	var rows int64
 	for buf := make([]T, batch); ; {
 		n, err := r.Read(buf)
@@ -187,6 +201,34 @@ func absent[T any](file *parquet.Schema) (func(*T), error) {
 			reflect.ValueOf(row).Elem().Field(v.field).Set(v.v)
 		}
 	}, nil
+}
+
+// shared returns what gives rows one copy of each text that many of them have: of
+// the columns with a dictionary. parquet-go makes a copy for each row.
+func shared[T any]() func(*T) {
+	var fields []int
+	typ := reflect.TypeFor[T]()
+	for i := range typ.NumField() {
+		_, options, _ := strings.Cut(typ.Field(i).Tag.Get("parquet"), ",")
+		if typ.Field(i).Type.Kind() == reflect.String && slices.Contains(strings.Split(options, ","), "dict") {
+			fields = append(fields, i)
+		}
+	}
+	one := map[string]string{}
+	return func(row *T) {
+		v := reflect.ValueOf(row).Elem()
+		for _, i := range fields {
+			text := v.Field(i).Addr().Interface().(*string)
+			if *text == "" {
+				continue
+			}
+			same, ok := one[*text]
+			if !ok {
+				one[*text], same = *text, *text
+			}
+			*text = same
+		}
+	}
 }
 
 // checkFrame checks a file's first and last bytes: parquet-go would take
