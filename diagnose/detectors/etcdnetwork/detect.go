@@ -113,6 +113,13 @@ func floor(v *diagnose.View, get float64) (e diagnose.Evidence, o *diagnose.Outc
 		o := diagnose.NotThere("a read of etcd takes the API server %.1f ms, but %.0f %% of them take less than 5 ms: what makes them wait lets some pass, as no long way does", 1000*get, 100*under/n)
 		return e, &o
 	}
+	// A long load on a full machine leaves next to nothing of the quick ones.
+	if up := v.Upstream(); up != "" {
+		if rest, _, ok := v.RestMean(diagnose.APIServer, metric, diagnose.Labels{"operation": "get"}); !ok || rest < far {
+			o := diagnose.NotThere("a read of etcd takes the API server %.1f ms, but %s, and none was seen to take long at rest", 1000*get, up)
+			return e, &o
+		}
+	}
 	return diagnose.Evidence{Kind: "wait", Ref: metric + `_bucket{component="kube-apiserver",operation="get",le="` + quick + `"}`, Value: under / n, Unit: "1", Text: fmt.Sprintf("%.0f of all %.0f gets since it started took less than 5 ms: queues would let some pass", under, n)}, nil
 }
 

@@ -25,7 +25,7 @@ var Detector = diagnose.Detector{
 time. The control plane has nothing to do meanwhile.
 
 **Evidence.** At least 30 % of the lost time is in stage start; the API server answers the nodes' reports quickly (below 0.2 s), so that they are not late for its sake; the machine is not full.
-Where pods of one node become running one after the other, evenly spaced, the node works on one at a time: the finding says so, and how long each takes. Where the nodes' own clocks are recorded (kubelet_image_pull_duration_seconds, kubelet_run_podsandbox_duration_seconds), pulls or sandboxes that took at least half of what pods lost are named.
+Where pods of one node become running one after the other, evenly spaced, and one that found the node idle took about as long, the node works on one at a time: the finding says so, and how long each takes. Where the nodes' own clocks are recorded (kubelet_image_pull_duration_seconds, kubelet_run_podsandbox_duration_seconds), pulls or sandboxes that took at least half of what pods lost are named.
 
 **Contradicting.** Simulated nodes that are late against their own draw (nodes-late) are the harness' fault. A full machine or a starved API server delays watch events and reports.
 
@@ -79,7 +79,7 @@ func detect(v *diagnose.View, earlier []diagnose.Finding) diagnose.Outcome {
 		f.Sources++
 		f.Evidence = append(f.Evidence, diagnose.Evidence{Kind: "wait", Ref: "requests: patch pods/status", Value: took / float64(reports), Unit: "s", Text: fmt.Sprintf("the API server answers the nodes' reports in %.0f ms (n=%d)", 1000*took/float64(reports), reports)})
 	}
-	if q, ok := oneAfterAnother(v); ok {
+	if q, ok := oneAfterAnother(v, *v.Stage(diagnose.Start).WaitSeconds/n-lost/n); ok {
 		f.Resource = "workers"
 		f.Cause = fmt.Sprintf("each node starts pods one after the other, %.2f s each", q.each)
 		f.Summary = fmt.Sprintf("The nodes start pods one after the other, %.2f s each, so %d pods on a node take %.0f s; the control plane is not busy.", q.each, q.most, q.each*float64(q.most))

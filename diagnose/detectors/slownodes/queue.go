@@ -12,6 +12,11 @@ import (
 // as chance has it (1 and more).
 const even = 0.6
 
+// longer is by how much a pod that found its node idle may take longer than the
+// gap between pods that did not: where one at a time is worked on, both are what
+// one takes. Pods that come evenly spaced, and all take long, go evenly spaced too.
+const longer = 1.5
+
 // A server is a node that works on one pod at a time.
 type server struct {
 	each  float64 // seconds
@@ -21,8 +26,9 @@ type server struct {
 }
 
 // oneAfterAnother says whether pods that were bound to a node at about the same
-// time became running one after the other, evenly spaced.
-func oneAfterAnother(v *diagnose.View) (s server, ok bool) {
+// time became running one after the other, evenly spaced. usual is what a healthy
+// node takes for a pod, in seconds.
+func oneAfterAnother(v *diagnose.View, usual float64) (s server, ok bool) {
 	type arrival struct{ bound, running int64 }
 	byNode := map[string][]arrival{}
 	for _, p := range v.Pods {
@@ -30,7 +36,7 @@ func oneAfterAnother(v *diagnose.View) (s server, ok bool) {
 			byNode[p.Node] = append(byNode[p.Node], arrival{p.BoundMicros, p.RunningMicros})
 		}
 	}
-	var gaps, cvs []float64
+	var gaps, cvs, alone []float64
 	for _, as := range byNode {
 		s.most = max(s.most, len(as))
 		if len(as) < perNode {
@@ -38,8 +44,11 @@ func oneAfterAnother(v *diagnose.View) (s server, ok bool) {
 		}
 		slices.SortFunc(as, func(a, b arrival) int { return int(min(max(a.running-b.running, -1), 1)) })
 		var own []float64
-		for i := 1; i < len(as); i++ {
-			if as[i].bound < as[i-1].running { // it was there, and had to wait
+		for i := range as {
+			switch {
+			case i == 0 || as[i].bound >= as[i-1].running:
+				alone = append(alone, float64(as[i].running-as[i].bound)/1e6)
+			default: // it was there, and had to wait
 				own = append(own, float64(as[i].running-as[i-1].running)/1e6)
 			}
 		}
@@ -52,5 +61,5 @@ func oneAfterAnother(v *diagnose.View) (s server, ok bool) {
 		return s, false
 	}
 	s.each, s.cv = stat.Median(gaps), stat.Median(cvs)
-	return s, s.cv <= even && s.each > 0
+	return s, s.cv <= even && s.each > 0 && stat.Median(alone)-usual <= longer*s.each
 }

@@ -128,9 +128,13 @@ var onTheWay = []passage{
 	{diagnose.Controller, "create", replicaSets}, // of a Deployment, before its pods
 	{diagnose.Controller, "create", "pods"},
 	{diagnose.Bind, "create", "pods/binding"},
+	{diagnose.Start, "create", tokens}, // of a pod, by its node, before its containers
 	{diagnose.Start, "patch", "pods/status"},
 	{diagnose.Start, "delete", "pods"}, // of pods that have ended, by the worker that reports others as running
 }
+
+// tokens are what the pods' volumes hold.
+const tokens = "serviceaccounts/token"
 
 // replicaSets are what pods wait for although no request of theirs does.
 const replicaSets = "replicasets"
@@ -139,9 +143,14 @@ type passage struct{ stage, verb, resource string }
 
 // holds says whether requests are those that pods pass there.
 func (p passage) holds(t *diagnose.Talk) bool {
-	mine := t.Harness == (p.stage == diagnose.Accept)
-	if p.stage == diagnose.Start {
-		mine = diagnose.OfNode(t.Agent)
+	mine := false
+	switch node := diagnose.OfNode(t.Agent); p.stage {
+	case diagnose.Start:
+		mine = node
+	case diagnose.Accept:
+		mine = t.Harness && !node
+	default:
+		mine = !t.Harness
 	}
 	return mine && t.Verb == p.verb && (p.resource == "" || t.Resource == p.resource)
 }
@@ -250,11 +259,7 @@ func Outcome(f *diagnose.Finding) string {
 // them, before any: its time each, and what they like where so many such requests are
 // under way that others queue behind them.
 func (l Layer) onceEach(v *diagnose.View, w passage) float64 {
-	seconds := 0.0
-	for _, t := range v.TalksOf(func(t *diagnose.Talk) bool { return w.holds(t) && l.Passes(t) }) {
-		seconds += t.Seconds
-	}
-	if seconds >= queueing*v.Span() {
+	if l.seconds(v, w) >= queueing*v.Span() {
 		return math.Inf(1)
 	}
 	return l.Mean * float64(v.Arrived())
@@ -263,11 +268,15 @@ func (l Layer) onceEach(v *diagnose.View, w passage) float64 {
 // behind is the most that pods can wait because a node's worker is busy with requests
 // of this kind: what they take of a node, each.
 func (l Layer) behind(v *diagnose.View, w passage) float64 {
-	seconds := 0.0
+	return l.seconds(v, w) / float64(max(1, v.Meta.Nodes.Count)) * float64(v.Arrived())
+}
+
+// seconds are those of the requests that pods pass there and that pass the layer.
+func (l Layer) seconds(v *diagnose.View, w passage) (seconds float64) {
 	for _, t := range v.TalksOf(func(t *diagnose.Talk) bool { return w.holds(t) && l.Passes(t) }) {
 		seconds += t.Seconds
 	}
-	return seconds / float64(max(1, v.Meta.Nodes.Count)) * float64(v.Arrived())
+	return seconds
 }
 
 // stage is the first on a pod's way whose requests pass the layer; "" where none do.
@@ -303,6 +312,8 @@ func (l Layer) claims(v *diagnose.View) map[string]float64 {
 			switch {
 			case w.resource == replicaSets:
 				share = min(share, l.onceEach(v, w)/excess)
+			case w.resource == tokens:
+				share = min(share, l.seconds(v, w)/excess)
 			case w.verb == "delete":
 				share = min(share, l.behind(v, w)/excess)
 			}
