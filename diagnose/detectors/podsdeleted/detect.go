@@ -16,11 +16,12 @@ const few, share = 20, 0.05
 // Detector finds the cause.
 var Detector = diagnose.Detector{
 	Name:  "pods-deleted",
-	Title: "A client deletes pods, and controllers make them again",
-	Doc: `A workload's controller makes a new pod for each that is deleted. Somebody who deletes pods while others wait for them (a job that tests failures, a descheduler, an operator that
-restarts what it does not know) has everything done again: created, decided, bound, started, watched. All of it looks like more load.
+	Title: "A client has pods made again while others wait for them",
+	Doc: `A workload's controller makes a new pod for each that is deleted, and all of them anew when the workload's template changes. Somebody who deletes pods while others wait for them (a job that
+tests failures, a descheduler, an operator that restarts what it does not know), or who changes templates again and again (a reloader, two deployers that disagree), has everything done again: created, decided, bound, started, watched. All of it looks like more load.
 
-**Evidence.** At least 20 pods, and 5 % of those that were seen, were deleted by clients that are neither part of the control plane nor of the load, as the requests say; and workloads had more pods made than they asked for.
+**Evidence.** Workloads had at least 20 pods made beyond what they asked for. Clients that are neither part of the control plane nor of the load deleted at least 20 pods, and 5 % of those that were seen, as the requests say; or
+they changed workloads, and controllers made at least 3 ReplicaSets or revisions more than there are workloads.
 
 **Charged.** Of the waiting for a controller, what is of pods that replace others: they were due with their workload, long ago. A machine that is full is full for this work too, by its share of all pods.
 
@@ -50,6 +51,9 @@ func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
 		}
 	}
 	r := replaced(v)
+	if by, revisions, ok := changes(v); ok && n < few && v.StagesOK && r.pods >= few {
+		return diagnose.Found(restarted(v, r, by, revisions))
+	}
 	switch {
 	case n == 0:
 		return diagnose.NotThere("no client deleted pods")
@@ -81,6 +85,67 @@ func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
 		f.Cost = v.CostOf(slices.DeleteFunc(talks, func(t diagnose.Talk) bool { return t.Agent != who }), "")
 	}
 	return diagnose.Found(f)
+}
+
+// times is how often workloads must get another template.
+const times = 3
+
+// changes says which client changed workloads most, and how many ReplicaSets and
+// revisions controllers made beyond the first of each.
+func changes(v *diagnose.View) (by string, revisions int, ok bool) {
+	changed := map[string]int{}
+	for _, t := range v.TalksOf(func(t *diagnose.Talk) bool {
+		workload := t.Resource == "deployments" || t.Resource == "statefulsets" || t.Resource == "daemonsets"
+		return workload && (t.Verb == "patch" || t.Verb == "update") && !t.Harness && !diagnose.OfCluster(t.Agent)
+	}) {
+		changed[t.Agent] += succeeded(&t)
+	}
+	for agent, n := range changed {
+		if n > changed[by] || n == changed[by] && agent < by {
+			by = agent
+		}
+	}
+	for _, t := range v.TalksOf(func(t *diagnose.Talk) bool {
+		return t.Verb == "create" && (t.Resource == "replicasets" || t.Resource == "controllerrevisions") && diagnose.OfCluster(t.Agent)
+	}) {
+		revisions += succeeded(&t)
+	}
+	for _, o := range v.Operations {
+		if o.Verb == "create" && (o.Resource == "deployments" || o.Resource == "statefulsets" || o.Resource == "daemonsets") {
+			revisions--
+		}
+	}
+	return by, revisions, changed[by] >= times && revisions >= times
+}
+
+func succeeded(t *diagnose.Talk) (n int) {
+	for code, count := range t.Codes {
+		if code < 300 {
+			n += count
+		}
+	}
+	return n
+}
+
+// restarted is the finding of a client that changes what pods look like.
+func restarted(v *diagnose.View, r again, by string, revisions int) diagnose.Finding {
+	f := diagnose.Finding{
+		Class: diagnose.Bottleneck, Component: "client:" + by, Stage: diagnose.Controller, Resource: "cpu", Sources: 2, Consumes: true,
+		Cause:   fmt.Sprintf("%s changes workloads, and their pods are made again", by),
+		Summary: fmt.Sprintf("%s changes workloads while their pods are waited for: they got another template %d times, and %d of %d pods were made again, each with all the work of a new one.", by, revisions, r.pods, v.Counts.Seen),
+		Claims:  map[string]float64{diagnose.Controller: v.Excess(diagnose.Controller) * r.share()},
+		Evidence: []diagnose.Evidence{
+			{Kind: "rate", Ref: "requests: create replicasets and controllerrevisions", Value: float64(revisions), Unit: "revisions", Text: "made by controllers beyond the first of each workload"},
+			{Kind: "pattern", Ref: "pods", Value: float64(r.pods), Unit: "pods", Text: fmt.Sprintf("%d of %d pods were made beyond what their workloads asked for", r.pods, v.Counts.Seen)},
+		},
+		Advice:    diagnose.Advice{Text: fmt.Sprintf("Look at what %s changes: an annotation with a time or a checksum in the pod template restarts all pods. kubectl rollout history, and the managedFields of the workload, show who sets which field.", by)},
+		RefutedBy: "a run without it in which as many pods are made",
+	}
+	if !v.Symptom() || f.Claims[diagnose.Controller] == 0 {
+		f.Class, f.Claims, f.Consumes, f.Stage = diagnose.Waste, nil, false, ""
+		f.Cost = v.CostOf(v.TalksOf(func(t *diagnose.Talk) bool { return t.Agent == by }), "")
+	}
+	return f
 }
 
 // again is how many pods replace others, and the part of the waiting for a

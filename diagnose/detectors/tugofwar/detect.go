@@ -55,7 +55,11 @@ func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
 			continue
 		}
 		named = true
+		// Who writes the status takes nothing back of what another wants.
 		o := object{r.Resource, r.Namespace + "/" + r.Name}
+		if r.Subresource != "" {
+			o.resource += "/" + r.Subresource
+		}
 		writers[o] = append(writers[o], requests.Agent(r.UserAgent))
 	}
 	if !named && len(v.TalksOf(func(t *diagnose.Talk) bool { return t.Verb == "update" || t.Verb == "patch" })) > 0 {
