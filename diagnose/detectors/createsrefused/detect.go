@@ -25,7 +25,7 @@ var Detector = diagnose.Detector{
 	Doc: `A controller that is refused a pod (by a quota, a webhook, a policy) stops the batch, starts again with a batch of one, and waits longer after each failure. A few refusals
 among many creates therefore cost much more than themselves.
 
-**Evidence.** At least 5 % (and ten) of the controllers' POSTs of pods were answered with 400, 403, 422 or 5xx, and pods lost time in stage controller.
+**Evidence.** At least 5 % (and ten) of the controllers' POSTs of pods, or of the ReplicaSets before them, were answered with 400, 403, 422 or 5xx, and pods lost time in stage controller.
 workqueue_retries_total says how often a key came back. Code 403 is a quota, an admission plugin or a policy; 5xx a webhook that failed or an API server in trouble. The webhook or policy to which at least half of the refusals go back is named (apiserver_admission_webhook_rejection_count, apiserver_validating_admission_policy_check_total).
 Otherwise the controller manager's log says why, where at least half of its lines say the same: which quota is used up, which ServiceAccount is missing.
 
@@ -44,35 +44,25 @@ func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
 	if !v.HasRequests {
 		return diagnose.NotAssessed("an audit log: only it tells who was refused")
 	}
-	var all, refused int
-	codes := map[int32]int{}
-	var who string
-	for _, t := range v.TalksOf(func(t *diagnose.Talk) bool {
-		return t.Verb == "create" && t.Resource == "pods" && strings.HasPrefix(t.Agent, diagnose.ControllerManager)
-	}) {
-		all += t.Count
-		for code, n := range t.Codes {
-			if refusal(code) {
-				refused += n
-				codes[code] += n
-				who = t.Agent
-			}
-		}
+	made := madeBy(v, "pods")
+	if r := madeBy(v, "replicasets"); r.share() > made.share() && r.refused >= many {
+		made = r
 	}
+	all, refused, codes, who := made.all, made.refused, made.codes, made.who
 	lost := v.Excess(diagnose.Controller)
 	held := v.StagesOK && lost > 0 && v.Symptom()
 	switch {
 	case all == 0:
 		return diagnose.NotThere("no controller created pods")
-	case refused < many || float64(refused) < share*float64(all):
-		return diagnose.NotThere("%d of %d creates of pods were refused", refused, all)
+	case refused < many || made.share() < share:
+		return diagnose.NotThere("%d of %d creates of %s were refused", refused, all, made.resource)
 	case held:
 	case v.Observed:
 		// Nobody knows when these pods were due. That they do not come is news.
 	case !v.StagesOK:
 		return diagnose.NotAssessed("stages: %s", v.StagesWhy)
 	default:
-		return diagnose.NotThere("%d of %d creates of pods were refused, but pods lost no time waiting for a controller", refused, all)
+		return diagnose.NotThere("%d of %d creates of %s were refused, but pods lost no time waiting for a controller", refused, all, made.resource)
 	}
 	most := int32(0)
 	for code, n := range codes {
@@ -88,20 +78,25 @@ func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
 	if refused == all {
 		outcome = fmt.Sprintf("every pod that %s creates (code %d), so that none comes; after each refusal the controller waits longer", who, most)
 	}
+	queues := "~replicaset|job|statefulset|daemonset|replicationmanager"
+	if made.resource == "replicasets" {
+		queues, look = "deployment", "the admission webhooks and policies for ReplicaSets, and the log of kube-controller-manager, which has the reason"
+		outcome = fmt.Sprintf("%.0f %% of the ReplicaSets that %s creates (code %d), before which there are no pods of a Deployment; after each refusal the controller waits longer", 100*made.share(), who, most)
+	}
 	by, named := refuser(v, float64(refused))
 	if named {
 		resource, cause, look = by.resource, by.cause, by.look
 	}
 	f := diagnose.Finding{
 		Class: diagnose.Bottleneck, Component: diagnose.ControllerManager, Stage: diagnose.Controller, Resource: resource, Sources: 1,
-		Cause:   fmt.Sprintf("%d of %d creates of pods are refused with %d: %s", refused, all, most, cause),
+		Cause:   fmt.Sprintf("%d of %d creates of %s are refused with %d: %s", refused, all, made.resource, most, cause),
 		Summary: fmt.Sprintf("The API server refuses %s.", outcome),
 		Claims:  map[string]float64{diagnose.Controller: lost * min(1, float64(refused)/float64(all)/always)},
 		// Pods that come one at a time cost the API server several times as much as
 		// those of a batch, so that refusals fill the machine as well.
 		Consumes: true,
 		Evidence: []diagnose.Evidence{
-			{Kind: "rate", Ref: "requests: create pods by " + who, Value: float64(refused) / float64(all), Unit: "1", Text: fmt.Sprintf("%d of %d were refused", refused, all)},
+			{Kind: "rate", Ref: "requests: create " + made.resource + " by " + who, Value: float64(refused) / float64(all), Unit: "1", Text: fmt.Sprintf("%d of %d were refused", refused, all)},
 		},
 		Advice:    diagnose.Advice{Text: "Look at " + look + "."},
 		RefutedBy: "a run in which nothing is refused and pods come no faster",
@@ -117,11 +112,38 @@ func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
 	if l, ok := v.Log(diagnose.ControllerManager, "create-refused"); ok && l.Count > 0 {
 		told(&f, l, named)
 	}
-	if n, ok := v.Increase(diagnose.ControllerManager, "workqueue_retries_total", diagnose.Labels{"name": "~replicaset|job|statefulset|daemonset|replicationmanager"}); ok && n > 0 {
+	if n, ok := v.Increase(diagnose.ControllerManager, "workqueue_retries_total", diagnose.Labels{"name": queues}); ok && n > 0 {
 		f.Sources++
 		f.Evidence = append(f.Evidence, diagnose.Evidence{Kind: "rate", Ref: `workqueue_retries_total{component="kube-controller-manager"}`, Value: n, Unit: "retries", Text: fmt.Sprintf("keys came back %.0f times after a failure", n)})
 	}
 	return diagnose.Found(f)
+}
+
+// A making is what controllers created of a resource.
+type making struct {
+	resource     string
+	all, refused int
+	codes        map[int32]int // of refusals
+	who          string        // the last that was refused
+}
+
+func (m making) share() float64 { return float64(m.refused) / float64(max(1, m.all)) }
+
+func madeBy(v *diagnose.View, resource string) making {
+	m := making{resource: resource, codes: map[int32]int{}}
+	for _, t := range v.TalksOf(func(t *diagnose.Talk) bool {
+		return t.Verb == "create" && t.Resource == resource && strings.HasPrefix(t.Agent, diagnose.ControllerManager)
+	}) {
+		m.all += t.Count
+		for code, n := range t.Codes {
+			if refusal(code) {
+				m.refused += n
+				m.codes[code] += n
+				m.who = t.Agent
+			}
+		}
+	}
+	return m
 }
 
 // told adds what the controller's log says of the refusals, which names whoever is
