@@ -1,6 +1,7 @@
 package diagnose
 
 import (
+	"slices"
 	"time"
 
 	"github.com/kubedyno/kubedyno/analysis/requests"
@@ -59,7 +60,8 @@ func (v *View) accountPartings(all []record.Request) {
 		if !ok || p.CreatedMicros > v.Partings[i].AtMicros || p.DeletedMicros != 0 && p.DeletedMicros < v.Partings[i].AtMicros-time.Second.Microseconds() {
 			continue
 		}
-		mine[i], v.Partings[i].GoneMicros = true, p.DeletedMicros
+		// Without the watch nobody knows when a pod went.
+		mine[i], v.Partings[i].GoneMicros = !v.blindAfter(v.Partings[i].AtMicros, p.DeletedMicros), p.DeletedMicros
 	}
 	for _, r := range all {
 		if r.Verb != "patch" && r.Verb != "update" || r.Resource != "pods" || r.Subresource != "" || r.Code >= 300 {
@@ -77,4 +79,12 @@ func (v *View) accountPartings(all []record.Request) {
 		}
 	}
 	v.Partings = kept
+}
+
+// blindAfter says whether the watch of pods was down at any time from a moment
+// until another, or until the recording's end where that is 0.
+func (v *View) blindAfter(from, until int64) bool {
+	return slices.ContainsFunc(v.Meta.Gaps, func(g record.Gap) bool {
+		return blindCollector(g) && (g.End.IsZero() || g.End.UnixMicro() >= from) && (until == 0 || g.Start.UnixMicro() <= until)
+	})
 }

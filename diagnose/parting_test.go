@@ -3,6 +3,7 @@ package diagnose
 import (
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/kubedyno/kubedyno/record"
 )
@@ -16,8 +17,13 @@ func TestPartings(t *testing.T) {
 	pod := func(name string, created, gone int64) record.Pod {
 		return record.Pod{Namespace: "n", Name: name, CreatedMicros: created * s, DeletedMicros: gone * s}
 	}
-	v := &View{Pods: []record.Pod{
-		pod("stays", 1, 0),
+	v := &View{Meta: record.Meta{Gaps: []record.Gap{
+		{Collector: "objects", Subject: "pods", Reason: "the watch was interrupted", Start: time.Unix(40, 0), End: time.Unix(41, 0)},
+		{Collector: "logs", Subject: "kube-apiserver", Reason: "not there"},
+	}}, Pods: []record.Pod{
+		pod("unseen", 1, 42), // nobody watched
+		pod("unseen, too", 1, 0),
+		pod("stays", 42, 0),
 		pod("cleaned", 1, 20),
 		pod("again", 1, 5), pod("again", 8, 12), // the node deleted the second
 		pod("later", 30, 0), // the node deleted one from before
@@ -25,8 +31,10 @@ func TestPartings(t *testing.T) {
 		pod("refused", 1, 0),
 	}}
 	v.accountPartings([]record.Request{
-		request(10, "delete", kubelet, "stays", "", 200),
-		request(11, "delete", kubelet, "stays", "", 404),
+		request(39, "delete", kubelet, "unseen", "", 200),
+		request(39, "delete", kubelet, "unseen, too", "", 200),
+		request(43, "delete", kubelet, "stays", "", 200),
+		request(44, "delete", kubelet, "stays", "", 404),
 		request(9, "patch", owner, "cleaned", "", 200), // before: no sign of who cleans up
 		request(10, "delete", kubelet, "cleaned", "", 200),
 		request(11, "patch", kubelet, "cleaned", "status", 200),
@@ -39,7 +47,7 @@ func TestPartings(t *testing.T) {
 		request(10, "delete", kubelet, "of another phase", "", 200),
 	})
 	want := []Parting{
-		{AtMicros: 10*s + 1000},
+		{AtMicros: 43*s + 1000},
 		{AtMicros: 10*s + 1000, GoneMicros: 20 * s, Agent: "cleaner"},
 		{AtMicros: 11*s + 1000, GoneMicros: 12 * s},
 	}
