@@ -1,6 +1,7 @@
 package diagnose
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -229,6 +230,45 @@ func (v *View) MachineCPU(w record.Window) (u MachineUse, ok bool) {
 	}
 	u.Share = min(1, u.Busy/u.Total)
 	return u, true
+}
+
+// CPUUse is what one CPU of the machine did.
+type CPUUse struct {
+	CPU   int32
+	Share float64 // busy, of what a hypervisor left
+}
+
+// EachCPU is MachineCPU for each CPU of the machine, by number.
+func (v *View) EachCPU(w record.Window) (uses []CPUUse, ok bool) {
+	if len(v.cores) == 0 || !v.Local() || w.Seconds() < shortest {
+		return nil, false
+	}
+	type series struct {
+		times        []int64
+		steal, spare []float64
+	}
+	of := map[int32]*series{}
+	for _, s := range v.cores { // sorted by time
+		c := of[s.CPU]
+		if c == nil {
+			c = &series{}
+			of[s.CPU] = c
+		}
+		c.times = append(c.times, s.TimeMicros)
+		c.steal = append(c.steal, s.StealSeconds)
+		c.spare = append(c.spare, s.IdleSeconds+s.IOWaitSeconds)
+	}
+	for cpu, c := range of {
+		steal, okSteal := difference(c.times, c.steal, w)
+		spare, okSpare := difference(c.times, c.spare, w)
+		total := w.Seconds() - steal
+		if !okSteal || !okSpare || total <= 0 {
+			return nil, false
+		}
+		uses = append(uses, CPUUse{CPU: cpu, Share: min(1, max(0, 1-spare/total))})
+	}
+	slices.SortFunc(uses, func(a, b CPUUse) int { return cmp.Compare(a.CPU, b.CPU) })
+	return uses, true
 }
 
 // foreignShare of the machine's CPU used by others is worth a word: kernel

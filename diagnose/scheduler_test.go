@@ -40,6 +40,7 @@ func (b *bound) Pods() ([]record.Pod, error)                     { return b.pods
 func (b *bound) Operations() ([]record.Operation, error)         { return nil, record.ErrMissing }
 func (b *bound) Processes() ([]record.ProcessSample, error)      { return nil, record.ErrMissing }
 func (b *bound) MachineSamples() ([]record.MachineSample, error) { return nil, record.ErrMissing }
+func (b *bound) Cores() ([]record.CoreSample, error)             { return nil, record.ErrMissing }
 func (b *bound) Requests() ([]record.Request, error)             { return nil, record.ErrMissing }
 func (b *bound) Events() ([]record.Event, error)                 { return nil, record.ErrMissing }
 func (b *bound) Logs() []string                                  { return nil }

@@ -21,6 +21,7 @@ type Source interface {
 	Processes() ([]record.ProcessSample, error)
 	Exits() ([]record.ProcessExit, error)
 	MachineSamples() ([]record.MachineSample, error)
+	Cores() ([]record.CoreSample, error)
 	Requests() ([]record.Request, error)
 	Objects() ([]record.ObjectChange, error)
 	Events() ([]record.Event, error)

@@ -288,6 +288,18 @@ func (v *View) NeverCreated() map[string]int {
 // never created are no accident of the recording.
 const many = 0.05
 
+// Owned counts the pods that controllers were asked for, and the workloads of which
+// they are.
+func (v *View) Owned() (pods, owners int) {
+	for i := range v.Operations {
+		if o := &v.Operations[i]; makesOwner(o) && o.Pods > 0 {
+			pods += int(o.Pods)
+			owners++
+		}
+	}
+	return pods, owners
+}
+
 // makesOwner says that an operation has made what a controller creates pods for.
 func makesOwner(o *record.Operation) bool {
 	return o.Verb == "create" && o.Resource != "pods" && o.DoneMicros != 0 && o.Error == "" && o.Code < 300
@@ -297,12 +309,8 @@ func makesOwner(o *record.Operation) bool {
 // were asked for. It counts by workload: what a rollout made once more elsewhere is
 // no pod of one that has none.
 func (v *View) neverCreated() bool {
-	expected, never := 0, 0
-	for i := range v.Operations {
-		if o := &v.Operations[i]; makesOwner(o) {
-			expected += int(o.Pods)
-		}
-	}
+	expected, _ := v.Owned()
+	never := 0
 	for _, late := range v.unborn() {
 		never += late.pods
 	}
@@ -391,6 +399,11 @@ func (v *View) splitScheduling(total float64) (queue, decide, bind Stage) {
 		return reject(v.Together.Reason)
 	}
 	whole, n := *v.Together.WaitSeconds, float64(v.Counts.Bound)
+	for i := range v.Pods {
+		if bornBound(&v.Pods[i]) {
+			n--
+		}
+	}
 	const cycle, point = "scheduler_scheduling_algorithm_duration_seconds", "scheduler_framework_extension_point_duration_seconds"
 	d, okD := v.Increase(Scheduler, cycle+"_sum", nil)
 	cycles, okN := v.Increase(Scheduler, cycle+"_count", nil)

@@ -7,9 +7,13 @@ import (
 	"github.com/kubedyno/kubedyno/record"
 )
 
-// still is for how many seconds at least a process must have done nothing. It stood
-// between two samples for up to two seconds more.
-const still = 2.0
+const (
+	// still is for how many seconds at least a process must have done nothing. It stood
+	// between two samples for up to two seconds more.
+	still = 2.0
+	// early is by how many seconds a sample may come before its time.
+	early = 0.1
+)
 
 // Standstills are the stretches in which a process of a component did nothing at all:
 // it used no CPU, and none of its threads was ever put on one. ok is false where that
@@ -31,7 +35,7 @@ func (v *View) Standstills(component string) (all []record.Window, ok bool) {
 			}
 			if ran || i == len(p.samples)-2 {
 				w := record.Window{Start: time.UnixMicro(from.TimeMicros), End: time.UnixMicro(until.TimeMicros)}
-				if w.Seconds() >= still {
+				if w.Seconds() >= still-early {
 					all = append(all, w)
 				}
 				from = s

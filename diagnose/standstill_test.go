@@ -1,6 +1,7 @@
 package diagnose
 
 import (
+	"math"
 	"testing"
 
 	"github.com/kubedyno/kubedyno/record"
@@ -28,7 +29,8 @@ func TestStandstills(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			var ss []record.ProcessSample
 			for i, n := range c.switches {
-				s := record.ProcessSample{TimeMicros: int64(i) * 1e6, VoluntarySwitches: n}
+				s := record.ProcessSample{TimeMicros: int64(i) * 997_000, // never to the microsecond
+					VoluntarySwitches: n}
 				if c.cpu != nil {
 					s.UserSeconds = c.cpu[i]
 				}
@@ -40,7 +42,7 @@ func TestStandstills(t *testing.T) {
 				t.Fatalf("%d stretches, known %t; want %d, %t", len(got), known, len(c.want)/2, c.known)
 			}
 			for i, w := range got {
-				if from, until := float64(w.Start.Unix()), float64(w.End.Unix()); from != c.want[2*i] || until != c.want[2*i+1] {
+				if from, until := math.Round(float64(w.Start.UnixMicro())/1e6), math.Round(float64(w.End.UnixMicro())/1e6); from != c.want[2*i] || until != c.want[2*i+1] {
 					t.Errorf("stood from %.0f s to %.0f s, want %.0f to %.0f", from, until, c.want[2*i], c.want[2*i+1])
 				}
 			}

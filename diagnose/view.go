@@ -104,6 +104,9 @@ type View struct {
 	others    map[string][]process // outside of the run, by command line
 	brief     map[string][]spell   // CPU that samples do not show, by component
 	machine   []record.MachineSample
+	cores     []record.CoreSample
+	ends      []record.ProcessExit // of components
+	hasEnds   bool
 	idle      map[string]float64 // CPUs busy while idle, by component; Machine too
 	steps     map[string][]step  // of each pod through a stage, queue, decide and bind as one
 	healthy   map[string]float64 // what a pod takes in such a stage that is not lost, in seconds
@@ -179,7 +182,7 @@ func (v *View) read() error {
 			continue
 		}
 		v.Counts.Requests++
-		if o.SentMicros == 0 {
+		if v.Missed(&o) {
 			v.Counts.Missed++
 		}
 	}
@@ -218,13 +221,18 @@ func (v *View) read() error {
 	}
 	v.groupProcesses(samples)
 	ends, err := v.src.Exits()
-	if ends, _, err = optional("exits", ends, err); err != nil {
+	if ends, v.hasEnds, err = optional("exits", ends, err); err != nil {
 		return err
 	}
 	v.groupExits(ends)
+	v.ends = slices.DeleteFunc(ends, func(e record.ProcessExit) bool { return e.Component == "" })
 	machine, err := v.src.MachineSamples()
 	v.machine, v.HasMachine, err = optional("machine", machine, err)
 	if err != nil {
+		return err
+	}
+	cores, err := v.src.Cores()
+	if v.cores, _, err = optional("cores", cores, err); err != nil {
 		return err
 	}
 	v.machine = slices.Clone(v.machine)
@@ -353,14 +361,28 @@ func (v *View) Arrived() int {
 	return v.Counts.Running
 }
 
+// brink is the last of a run that ends early: what is due then may find nobody.
+const brink = time.Second
+
+// Missed says whether the generator did not send a request that was due before the
+// run was over, by its own end or by another's.
+func (v *View) Missed(o *record.Operation) bool {
+	if o.SentMicros != 0 {
+		return false
+	}
+	w, ok := v.src.Steady()
+	return v.Meta.Status == record.StatusComplete || !ok || o.DueMicros <= w.End.Add(-brink).UnixMicro()
+}
+
 func (v *View) count() {
 	c := &v.Counts
 	for _, o := range v.Operations {
 		c.Requests++
 		c.Expected += int(o.Pods)
 		switch {
-		case o.SentMicros == 0:
+		case v.Missed(&o):
 			c.Missed++
+		case o.SentMicros == 0: // the run was over before
 		case o.Error != "" || o.Code >= 400:
 			c.Errors++
 		}
@@ -406,7 +428,7 @@ func (v *View) checkRequests() {
 		}
 	}
 	for _, p := range v.Pods {
-		if p.BoundMicros != 0 {
+		if p.BoundMicros != 0 && !bornBound(&p) {
 			bound++
 		}
 	}
@@ -415,6 +437,10 @@ func (v *View) checkRequests() {
 		v.HasRequests, v.Requests, v.RestRequests = false, nil, nil
 	}
 }
+
+// bornBound says whether the watch first showed a pod with its node: its creator had
+// chosen it, and no scheduler was asked.
+func bornBound(p *record.Pod) bool { return p.BoundMicros != 0 && p.BoundMicros == p.CreatedMicros }
 
 // ThinRequests empties what of a request no part of a diagnosis reads, and says
 // whether any part reads the rest: what came before the rest ahead of the load

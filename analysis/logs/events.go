@@ -328,8 +328,9 @@ func conflictOf(s string) string {
 // refusalOf reads why the API server refused what a controller creates: `sync
 // "ns/web" failed with pods "web-x" is forbidden: exceeded quota: …`, `… failed with
 // admission webhook "w" denied the request: …`, `… failed with policy 'p' with binding
-// 'b' denied request: …` of a MutatingAdmissionPolicy. That somebody has no right to ask
-// at all is not what this is about.
+// 'b' denied request: …` of a MutatingAdmissionPolicy, `… failed calling webhook "w": …`,
+// `… pods is forbidden: User "u" cannot create resource "pods" …`. That somebody has no
+// right to anything else is not what this is about.
 func refusalOf(err string) string {
 	if i := strings.Index(err, `admission webhook "`); i >= 0 && strings.Contains(err[i:], `" denied the request`) {
 		return err[i:]
@@ -337,8 +338,11 @@ func refusalOf(err string) string {
 	if i := strings.Index(err, "policy '"); i >= 0 && strings.Contains(err[i:], "' denied request: ") && !strings.Contains(err[:i], " is forbidden: ") {
 		return err[i:]
 	}
-	_, reason, ok := strings.Cut(err, `" is forbidden: `)
-	if !ok || strings.HasPrefix(reason, `User "`) {
+	if i := strings.Index(err, `failed calling webhook "`); i >= 0 {
+		return err[i:]
+	}
+	_, reason, ok := strings.Cut(err, ` is forbidden: `)
+	if !ok || strings.HasPrefix(reason, `User "`) && !strings.Contains(reason, `" cannot create resource "`) {
 		return ""
 	}
 	return reason

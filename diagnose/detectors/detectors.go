@@ -25,6 +25,7 @@ import (
 	"github.com/kubedyno/kubedyno/diagnose/detectors/createsrefused"
 	"github.com/kubedyno/kubedyno/diagnose/detectors/diskneighbour"
 	"github.com/kubedyno/kubedyno/diagnose/detectors/encryption"
+	"github.com/kubedyno/kubedyno/diagnose/detectors/ended"
 	"github.com/kubedyno/kubedyno/diagnose/detectors/etcdcommits"
 	"github.com/kubedyno/kubedyno/diagnose/detectors/etcdnetwork"
 	"github.com/kubedyno/kubedyno/diagnose/detectors/etcdspace"
@@ -48,6 +49,7 @@ import (
 	"github.com/kubedyno/kubedyno/diagnose/detectors/pacedclient"
 	"github.com/kubedyno/kubedyno/diagnose/detectors/periodicjob"
 	"github.com/kubedyno/kubedyno/diagnose/detectors/podsdeleted"
+	"github.com/kubedyno/kubedyno/diagnose/detectors/podsfail"
 	"github.com/kubedyno/kubedyno/diagnose/detectors/podsparked"
 	"github.com/kubedyno/kubedyno/diagnose/detectors/policies"
 	"github.com/kubedyno/kubedyno/diagnose/detectors/prebindwait"
@@ -61,6 +63,7 @@ import (
 	"github.com/kubedyno/kubedyno/diagnose/detectors/slownodes"
 	"github.com/kubedyno/kubedyno/diagnose/detectors/slowremoval"
 	"github.com/kubedyno/kubedyno/diagnose/detectors/standstill"
+	"github.com/kubedyno/kubedyno/diagnose/detectors/tiedcpus"
 	"github.com/kubedyno/kubedyno/diagnose/detectors/timeouts"
 	"github.com/kubedyno/kubedyno/diagnose/detectors/tugofwar"
 	"github.com/kubedyno/kubedyno/diagnose/detectors/uncached"
@@ -78,6 +81,7 @@ var All = []diagnose.Detector{
 	generatorlate.Detector,
 	nodeslate.Detector,
 	standstill.Detector,
+	ended.Detector,
 	etcdspace.Detector,
 	garbagecollection.Detector,
 	conflicts.Detector,
@@ -103,10 +107,12 @@ var All = []diagnose.Detector{
 	orderedpods.Detector,
 	quotaadmission.Detector,
 	podsdeleted.Detector,
+	podsfail.Detector,
 	preemption.Detector,
 	machinecpu.Detector,
 	componentcpu.Detector,
 	sharedquota.Detector,
+	tiedcpus.Detector,
 	diskneighbour.Detector,
 	etcdcommits.Detector,
 	etcdsync.Detector,

@@ -38,6 +38,7 @@
 //	capacity 110/s                  the whole system does that many, irregularly
 //	machine cpu 0.95                busy share under load (default: 12 ms a pod)
 //	machine cpu 0.95 others 0.6     of that, the share of processes outside the run
+//	cpus 0.99 0.10                  busy share of each CPU under load (default: of the machine)
 //	kube-apiserver quota 0.4 used 0.98 stopped 0.9
 //	generator 10/s                  sends at most that many
 //	generator late 300ms            sends each request that late
@@ -47,6 +48,7 @@
 //	etcd syncs 0.9 each 20ms        busy share of the log's writer, and its mean sync
 //	still kube-scheduler 10s to 15s
 //	                                no thread of it ran then
+//	ended kube-scheduler 137 at 5s  its exit status, and the run ended with it
 //	stuck 3; lost 2                 pods never running; never seen
 //	refused 500 for 20s             each pod that a controller creates, so that none comes
 //	status interrupted              how the recording ended

@@ -25,6 +25,8 @@ type Run struct {
 	requests  []record.Request
 	processes []record.ProcessSample
 	machine   []record.MachineSample
+	coreTable []record.CoreSample
+	exits     []record.ProcessExit
 	counters  []counter
 	steady    record.Window
 	end       float64 // of the load, seconds
@@ -72,12 +74,14 @@ type script struct {
 	controller, scheduler limit
 	works                 float64
 	still                 map[string]stretch // by component
+	ended                 *ending
 	decides, bind, accept time.Duration
 	decidesMore           time.Duration // for each 1,000 pods
 	decidesOutside        bool          // of its plugins
 	parked                time.Duration
 	capacity              float64
 	busy, others          float64
+	cpus                  []float64 // busy share of each
 	quotas                map[string]quota
 	generatorRate         float64
 	generatorLate         time.Duration
@@ -210,6 +214,9 @@ func (s *script) say(w []string) (err error) {
 		return err
 	}
 	switch w[0] {
+	case "ended": // COMPONENT 137 at 5s
+		s.ended = &ending{word(1), int32(num(2)), dur(4).Seconds()}
+		s.status = record.StatusFailed
 	case "still": // COMPONENT 10s to 15s
 		s.still[word(1)] = stretch{dur(2).Seconds(), dur(4).Seconds()}
 	case "pods":
@@ -256,6 +263,10 @@ func (s *script) say(w []string) (err error) {
 		s.busy = num(2)
 		if len(w) > 4 && word(3) == "others" {
 			s.others = num(4)
+		}
+	case "cpus":
+		for i := range w[1:] {
+			s.cpus = append(s.cpus, num(i+1))
 		}
 	case "generator":
 		switch word(1) {
@@ -390,7 +401,7 @@ func (s *script) simulate() *Run {
 			r.ops = append(r.ops, record.Operation{Phase: "load", Verb: "create", Namespace: "default", Resource: "deployments", Name: fmt.Sprintf("web-%d", k), Pods: int32(per), DueMicros: micros(0), SentMicros: micros(sent), DoneMicros: micros(acked), Code: 201})
 		}
 	} else {
-		gap := 0.0
+		gap, sentPods := 0.0, s.pods
 		if s.generatorRate > 0 {
 			gap = 1 / s.generatorRate
 		}
@@ -400,14 +411,15 @@ func (s *script) simulate() *Run {
 			free = max(due, free) + gap
 			pods[i] = simPod{owner: -1, due: due, sent: sent, acked: sent + jitter(5) + accept}
 			op := record.Operation{Phase: "load", Verb: "create", Namespace: "default", Resource: "pods", Name: fmt.Sprintf("web-%d", i), Pods: 1, DueMicros: micros(due), SentMicros: micros(sent), DoneMicros: micros(pods[i].acked), Code: 201}
-			if i >= s.pods-s.generatorMissed {
+			if unsent := i >= s.pods-s.generatorMissed || s.ended != nil && due > s.ended.at; unsent {
+				sentPods = min(sentPods, i)
 				op.SentMicros, op.DoneMicros, op.Code = 0, 0, 0
 			} else {
 				request(sent, pods[i].acked-sent, "create", "pods", "", op.Name, uaLoad)
 			}
 			r.ops = append(r.ops, op)
 		}
-		pods = pods[:s.pods-s.generatorMissed]
+		pods = pods[:sentPods]
 	}
 
 	end := s.watchedFor
@@ -512,6 +524,9 @@ func (s *script) simulate() *Run {
 		r.pods = append(r.pods, row)
 	}
 	r.steady = record.Window{Start: epoch.Add(-time.Millisecond), End: time.UnixMicro(micros(end + 1))}
+	if s.ended != nil {
+		r.steady.End = time.UnixMicro(micros(s.ended.at + 0.1))
+	}
 
 	count := func(component, metric string, value float64, labels ...string) {
 		l := map[string]string{"component": component, "instance": component + "-1"}
@@ -569,6 +584,13 @@ func (s *script) simulate() *Run {
 	return r
 }
 
+// An ending is that of a component, and of the run.
+type ending struct {
+	component string
+	code      int32
+	at        float64 // seconds since the load began
+}
+
 // A stretch is of seconds since the load began.
 type stretch struct{ from, until float64 }
 
@@ -592,6 +614,14 @@ func (s *script) processTables(r *Run, end float64) {
 		load := min(max(t, 0), end)
 		total := idle*(t+settle) + load*(busy*float64(s.cores)*(1-s.others)-idle)
 		r.machine = append(r.machine, record.MachineSample{TimeMicros: micros(t), User: 0.7*total + others*(t+settle), System: 0.3 * total, Idle: (t+settle)*(float64(s.cores)-others) - total, TCPOpensPassive: int64(s.connections * load)})
+		for i := range s.cores {
+			share := busy
+			if i < len(s.cpus) {
+				share = s.cpus[i]
+			}
+			used := idle/float64(s.cores)*(t+settle) + load*(share-idle/float64(s.cores))
+			r.coreTable = append(r.coreTable, record.CoreSample{TimeMicros: micros(t), CPU: int32(i), UserSeconds: used, IdleSeconds: t + settle - used})
+		}
 		for i, x := range shares {
 			cpu := x.share * total
 			row := record.ProcessSample{TimeMicros: micros(t), PID: int32(100 + i), StartMicros: micros(-60), Component: x.component, Command: x.component, RunDelaySeconds: -1, ThrottledSeconds: -1, ThrottledPeriods: -1, Periods: -1}
@@ -652,6 +682,16 @@ func (s *script) describe(r *Run) {
 		m.Cluster.Components = slices.DeleteFunc(m.Cluster.Components, func(c record.Component) bool { return !c.Harness })
 		r.processes = slices.DeleteFunc(r.processes, func(p record.ProcessSample) bool { return !strings.HasPrefix(p.Component, "kubedyno") })
 	}
+	if e := s.ended; e != nil {
+		m.EndReason = e.component + " exited (signal: killed): its last line"
+		for _, p := range r.processes {
+			if p.Component == e.component {
+				r.exits = append(r.exits, record.ProcessExit{TimeMicros: micros(e.at), StartMicros: p.StartMicros, PID: p.PID, Component: p.Component, Command: p.Command, ExitCode: e.code})
+				break
+			}
+		}
+	}
+	r.missing["exits"] = s.ended == nil
 	for what, table := range map[string]string{"audit": "requests", "processes": "processes", "machine": "machine"} {
 		if s.no[what] {
 			r.missing[table] = true
@@ -679,7 +719,7 @@ func flags(l limit) []string {
 
 func (r *Run) Meta() record.Meta                    { return r.meta }
 func (r *Run) Steady() (record.Window, bool)        { return r.steady, true }
-func (r *Run) Exits() ([]record.ProcessExit, error) { return nil, record.ErrMissing }
+func (r *Run) Exits() ([]record.ProcessExit, error) { return table(r, "exits", r.exits) }
 func (r *Run) Calibration() (*record.Calibration, error) {
 	if r.calibration == nil {
 		return nil, record.ErrMissing
@@ -696,6 +736,8 @@ func (r *Run) Processes() ([]record.ProcessSample, error) {
 func (r *Run) MachineSamples() ([]record.MachineSample, error) {
 	return table(r, "machine", r.machine)
 }
+
+func (r *Run) Cores() ([]record.CoreSample, error) { return table(r, "machine", r.coreTable) }
 
 func (r *Run) Objects() ([]record.ObjectChange, error) {
 	return nil, fmt.Errorf("table objects: %w", record.ErrMissing)

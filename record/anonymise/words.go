@@ -59,7 +59,7 @@ var words = setOf(`
 // give.
 var wellKnown = setOf(`
 	kube-system kube-public kube-node-lease default kubernetes
-	etcd kube-apiserver kube-controller-manager kube-scheduler kube-proxy kubelet kubectl kubeadm kube-aggregator kube-addon-manager cloud-controller-manager
+	etcd kube-apiserver kube-controller-manager kube-scheduler kube-proxy kubelet kubectl kubectl-dispatcher kubeadm kube-aggregator kube-addon-manager cloud-controller-manager
 	kubedyno kubedyno-lab kubedyno-load kubedyno-hollow kubedyno-csi kubedyno-keeper kubedyno-collect kubedyno-cgroup etcdctl coredns kwok kwok-controller
 	default-scheduler metrics-server containerd containerd-shim containerd-shim-runc-v2 dockerd crio cri-o runc systemd systemd-journald systemd-logind systemd-udevd systemd-networkd systemd-resolved dbus-daemon
 	admin edit view cluster-admin kubernetes-admin kubernetes-super-admin kube-apiserver-kubelet-client kube-apiserver-etcd-client front-proxy-client system:anonymous anonymous root nobody

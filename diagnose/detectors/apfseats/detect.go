@@ -146,6 +146,9 @@ func detect(v *diagnose.View, earlier []diagnose.Finding) diagnose.Outcome {
 	}
 	claimed := 0.0
 	for _, s := range v.LostStages() {
+		if s.Name == diagnose.Queue || s.Name == diagnose.Decide {
+			continue // no request of the scheduler stands between a pod and its decision
+		}
 		x := shareOf(v, s.Name, share) * *s.ExcessSeconds
 		claimed += x
 		x *= left
@@ -178,8 +181,6 @@ func detect(v *diagnose.View, earlier []diagnose.Finding) diagnose.Outcome {
 // of the load, which are accepted.
 var schemas = map[string][]string{
 	diagnose.Controller: {"kube-controller-manager", "kube-system-service-accounts"},
-	diagnose.Queue:      {"kube-scheduler"},
-	diagnose.Decide:     {"kube-scheduler"},
 	diagnose.Bind:       {"kube-scheduler"},
 	diagnose.Scheduling: {"kube-scheduler"},
 	diagnose.Start:      {"system-nodes", "system-node-high"},

@@ -23,7 +23,7 @@ const (
 	quick, few = "0.005", 0.02
 	// delayed is the part of the way that may be waiting of the client's threads for
 	// a CPU.
-	delayed = 0.5
+	delayed = 0.3
 	// scarce is how many requests a connection carries at a time that the workers of
 	// one controller can need at once.
 	scarce      = 20

@@ -19,6 +19,10 @@ const (
 	// always is the share of stops from which a quota is used up, whoever else
 	// holds pods back.
 	always = 0.9
+	// A component that nobody knows to have a quota is held back where its threads
+	// waited for a CPU ten times as long as they had one (1.4 to 3.5 times in healthy
+	// runs), half a thread of it all the time, on a machine with room.
+	starved, queued, room = 10.0, 0.5, 0.8
 )
 
 // Detector finds the cause.
@@ -33,7 +37,9 @@ once it has used its share, and everything that waits for it waits too, while th
 pods lost time. The cgroup's own count of stops is the second source; a process that was stopped in less than 10 % of the periods is cleared. GOMAXPROCS is read from
 go_sched_gomaxprocs_threads; there are no stops to count.
 A starved kube-apiserver or etcd is charged with all lost time, a starved controller manager with stage controller, a
-starved scheduler with queue, decide and bind. Where several quotas stop their components, also one of a group that stops the others (shared-quota), each is charged by how often it did: lifting one leaves pods to the next.
+starved scheduler with queue, decide and bind. A component that has no quota, as far as the recording knows, is named where its threads were ready to run for ten times as long as they ran, while the machine had room: it was moved to another cgroup, or has a priority that leaves it what others do not want.
+
+Where several quotas stop their components, also one of a group that stops the others (shared-quota), each is charged by how often it did: lifting one leaves pods to the next.
 
 **Risk.** A quota that is used up, and stops the component in at least half of the periods, is named where nobody waits for it yet; so is one that stops it in at least 90 % of them while pods wait for something else, as for a client's limit: it comes next.
 
@@ -53,7 +59,13 @@ func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
 	var weights []float64 // of each that was found
 	for _, c := range v.Meta.Cluster.Components {
 		limit, has := v.CPULimit(c.Name)
-		if !has || v.IsHarness(c.Name) {
+		if v.IsHarness(c.Name) {
+			continue
+		}
+		if !has {
+			if f, ok := held(v, c.Name); ok {
+				found, weights = append(found, f), append(weights, 1)
+			}
 			continue
 		}
 		threads, byGo := v.Processors(c.Name)
@@ -131,6 +143,35 @@ func risk(component string, quota, u, stops float64) diagnose.Finding {
 		Advice:    diagnose.Advice{Set: map[string]string{component + ".cpu": number(2 * quota)}, Text: "Give it twice the quota, before more load comes. The price is that much less for everything else on the machine, while it is used."},
 		RefutedBy: "the same load with a larger quota of which it uses no more",
 	}
+}
+
+// held is what is found of a component that something unknown keeps from the CPU.
+func held(v *diagnose.View, component string) (f diagnose.Finding, ok bool) {
+	m, okMachine := v.MachineCPU(v.Plateau)
+	delay, okDelay := v.RunDelay(component, v.Plateau)
+	cpu, okCPU := v.CPU(component, v.Plateau)
+	span := v.Plateau.Seconds()
+	if _, stops, counted := v.Throttled(component, v.Plateau); counted && stops >= never {
+		return f, false // by a quota that is known: shared-quota's
+	}
+	if !okMachine || !okDelay || !okCPU || m.Share >= room || delay < queued*span || delay < starved*cpu {
+		return f, false
+	}
+	got := cpu / span
+	if f, ok = finding(v, component, got, 1, 0, false); !ok || !v.Symptom() {
+		f = risk(component, got, 1, 0)
+	}
+	f.Sources = 2
+	f.Cause = fmt.Sprintf("%s gets no more than %.2g CPUs", component, got)
+	f.Summary = fmt.Sprintf("Something keeps %s from the CPU: its threads were ready to run for %.0f s and ran for %.1f s, while the machine's CPU was %.0f %% busy. It has no quota that is known.", component, delay, cpu, 100*m.Share)
+	f.Evidence = []diagnose.Evidence{
+		{Kind: "wait", Ref: "processes: run_delay_s of " + component, Value: delay, Unit: "s", Text: fmt.Sprintf("that its threads were ready to run and had no CPU, in %.0f s", span)},
+		{Kind: "busy", Ref: "processes: " + component, Value: cpu, Unit: "s", Text: fmt.Sprintf("of CPU used, %.2g CPUs", got)},
+		{Kind: "busy", Ref: "machine", Value: m.Share, Unit: "1", Text: fmt.Sprintf("the machine's CPU was %.0f %% busy", 100*m.Share)},
+	}
+	f.Advice = diagnose.Advice{Text: "Look at the cgroups that it is in now (/proc/PID/cgroup) and their cpu.max or cpu.cfs_quota_us, at its scheduling policy and nice value (chrt -p PID), and at the CPUs that it may use (taskset -cp PID)."}
+	f.RefutedBy = "as long waits for a CPU of a process beside it that has neither quota nor priority"
+	return f, true
 }
 
 // ofThreads says of a finding that it is Go's threads and no quota.

@@ -26,8 +26,8 @@ var Detector = diagnose.Detector{
 among many creates therefore cost much more than themselves.
 
 **Evidence.** At least 5 % (and ten) of the controllers' POSTs of pods, or of the ReplicaSets before them, were answered with 400, 403, 422 or 5xx, and pods lost time in stage controller.
-workqueue_retries_total says how often a key came back. Code 403 is a quota, an admission plugin or a policy; 5xx a webhook that failed or an API server in trouble. The webhook or policy to which at least half of the refusals go back is named (apiserver_admission_webhook_rejection_count, apiserver_validating_admission_policy_check_total).
-Otherwise the controller manager's log says why, where at least half of its lines say the same: which quota is used up, which ServiceAccount is missing.
+workqueue_retries_total says how often a key came back. Code 403 is a quota, an admission plugin, a policy or a missing right; 5xx a webhook that failed or an API server in trouble. The webhook or policy to which at least half of the refusals go back is named (apiserver_admission_webhook_rejection_count, apiserver_validating_admission_policy_check_total).
+Otherwise the controller manager's log says why, where at least half of its lines say the same: which quota is used up, which ServiceAccount is missing, which account has lost its right.
 
 **Charged.** The waiting for the controller: all of it from 20 % refusals on, where a batch hardly ever gets beyond two pods, and in proportion below. Pods that are made one at a time also cost much more CPU, so that a machine which is full of them is full for that reason.
 
@@ -70,7 +70,7 @@ func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
 			most = code
 		}
 	}
-	resource, cause, look := "quota", "a ResourceQuota, an admission plugin or a policy", "the namespace's ResourceQuota and LimitRange, validating policies, and the FailedCreate events of its ReplicaSets, which have the reason"
+	resource, cause, look := "quota", "a ResourceQuota, an admission plugin, a policy, or a right that is missing", "the namespace's ResourceQuota and LimitRange, validating policies, the rights of the controller's account, and the FailedCreate events of its ReplicaSets, which have the reason"
 	if most >= 500 {
 		resource, cause, look = "webhook", "a webhook that failed, or an API server in trouble", "the admission webhooks for pods (failurePolicy, their backends), and the FailedCreate events of the ReplicaSets, which have the reason"
 	}
@@ -110,7 +110,7 @@ func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
 		f.Evidence = append(f.Evidence, by.evidence)
 	}
 	if l, ok := v.Log(diagnose.ControllerManager, "create-refused"); ok && l.Count > 0 {
-		told(&f, l, named)
+		told(&f, l, made.resource, named)
 	}
 	if n, ok := v.Increase(diagnose.ControllerManager, "workqueue_retries_total", diagnose.Labels{"name": queues}); ok && n > 0 {
 		f.Sources++
@@ -148,7 +148,7 @@ func madeBy(v *diagnose.View, resource string) making {
 
 // told adds what the controller's log says of the refusals, which names whoever is
 // behind them where no metric does.
-func told(f *diagnose.Finding, l diagnose.Logged, named bool) {
+func told(f *diagnose.Finding, l diagnose.Logged, resource string, named bool) {
 	reason := l.Most.Object
 	f.Sources++
 	text := "the last says: " + reason
@@ -162,12 +162,15 @@ func told(f *diagnose.Finding, l diagnose.Logged, named bool) {
 	if named {
 		if _, words, ok := strings.Cut(reason, "denied the request: "); ok {
 			f.Summary += fmt.Sprintf(" Its words: %s", sentence(words))
+		} else if _, words, ok := strings.Cut(reason, "failed to call webhook: "); ok {
+			f.Summary += fmt.Sprintf(" What the API server says of the calls: %s", sentence(words))
 		}
 		return
 	}
 	policy, mutates := strings.CutPrefix(reason, "policy '")
 	quota, isQuota := strings.CutPrefix(reason, "exceeded quota: ")
 	missing, isAccount := strings.CutPrefix(reason, "error looking up service account ")
+	user, isRight := strings.CutPrefix(reason, "User ")
 	switch {
 	case mutates:
 		name, _, _ := strings.Cut(policy, "'")
@@ -192,6 +195,12 @@ func told(f *diagnose.Finding, l diagnose.Logged, named bool) {
 		f.Cause = fmt.Sprintf("there is no ServiceAccount %s", name)
 		f.Summary = fmt.Sprintf("Pods are to run as the ServiceAccount %s, which is not there. %s", name, f.Summary)
 		f.Advice.Text = fmt.Sprintf("Create the ServiceAccount %s, or name another in the pods' serviceAccountName.", name)
+	case isRight:
+		name, what, _ := strings.Cut(user, " cannot ")
+		f.Resource = "policy"
+		f.Cause = fmt.Sprintf("the account %s has no right to create %s", name, resource)
+		f.Summary += fmt.Sprintf(" The account %s has no right to do so: it cannot %s", name, sentence(what))
+		f.Advice.Text = fmt.Sprintf("Give the account %s the right back: look at its ClusterRoleBinding and ClusterRole. The API server puts its own system:… roles right when it starts (unless rbac.authorization.kubernetes.io/autoupdate is false).", name)
 	default:
 		f.Summary += fmt.Sprintf(" It says: %s", sentence(reason))
 	}
@@ -221,7 +230,7 @@ func refuser(v *diagnose.View, refused float64) (a answer, ok bool) {
 		cause, look   string // of its name
 	}{
 		{rejection, "name", diagnose.Labels{"operation": "CREATE", "error_type": "calling_webhook_error"}, "webhook",
-			"the admission webhook %s, which gives no answer (failurePolicy Fail)", "what serves %s (its Service and endpoints, its port, its certificate), and whether pods must wait for it: failurePolicy, rules, namespaceSelector"},
+			"the admission webhook %s, whose calls fail (failurePolicy Fail)", "what serves %s (its Service and endpoints, its port, its certificate, its own log), and whether pods must wait for it: failurePolicy, rules, namespaceSelector"},
 		{rejection, "name", diagnose.Labels{"operation": "CREATE", "error_type": "no_error"}, "webhook",
 			"the admission webhook %s, which says no", "what %s wants of a pod: the FailedCreate events of the ReplicaSets have its reason"},
 		{policyChecks, "policy", diagnose.Labels{"enforcement_action": "deny"}, "policy",

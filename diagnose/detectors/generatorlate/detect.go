@@ -50,15 +50,18 @@ func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
 		return diagnose.NotAssessed("the load's own requests: the load was not ours")
 	}
 	var lateness, worst, slowest float64
-	lateOps, missed := 0, 0
+	left, lateOps, missed := 0, 0, 0
 	first, last := v.Operations[0].DueMicros, int64(0)
 	for _, o := range v.Operations {
 		first = min(first, o.DueMicros)
 		last = max(last, o.DueMicros, o.SentMicros, o.DoneMicros)
 		if o.SentMicros == 0 {
-			missed++
+			if v.Missed(&o) {
+				missed++
+			}
 			continue
 		}
+		left++
 		d := float64(o.SentMicros-o.DueMicros) / 1e6
 		if d > late {
 			lateOps++
@@ -91,7 +94,7 @@ func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
 	short := offered > 0 && sent > 0 && sent < reached*offered && worst > late && (full == "" || isStarved)
 	failed := isStarved && (worst > lateByStop || slowest > slow)
 	if !behind && !short && !failed && missed == 0 {
-		text := fmt.Sprintf("all %d requests were sent, %d of them more than %.1f s late, the latest by %.3f s", len(v.Operations), lateOps, late, max(0, worst))
+		text := fmt.Sprintf("all %d requests were sent, %d of them more than %.1f s late, the latest by %.3f s", left, lateOps, late, max(0, worst))
 		if isStarved {
 			text += "; its quota stopped it, but nothing was due then"
 		}

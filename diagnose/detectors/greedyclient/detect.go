@@ -45,6 +45,8 @@ var Detector = diagnose.Detector{
 **Evidence.** One client that is no part of the control plane or of a node sends at least 20 requests a second and 30 % of all, or 50 a second and 20 % (healthy provisioners and network plugins send 8 to 18 %); or its requests take at least half of the time of all, and each three times as long as those of others, where waiting is left out: for a seat, for webhooks, until it is known who asks and whether they may.
 Of writes, the API server's count of what it wrote to etcd is the second source.
 
+What they cost is the time that the API server worked on them, as a part of its CPU, or, where that is more, their number times what the work around each takes by its profile (TLS, HTTP, authentication, priority and fairness): of small requests that is nearly all.
+
 Whoever deletes a namespace a second and more answers for what that makes the namespace controller do: to empty one it lists and deletes each kind of object that there is (18 to 33 requests a namespace were seen in the lab, n=2 runs).
 
 **Look-alikes.** Every detector that knows what is wrong with the requests comes before: list-storm, uncached-reads, event-flood, conflict-storm, lock-herd, heartbeat-churn, tug-of-war, connection-churn, large-objects. A client that one of them names is left to it.`,

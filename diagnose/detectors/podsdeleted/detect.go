@@ -20,7 +20,7 @@ var Detector = diagnose.Detector{
 	Doc: `A workload's controller makes a new pod for each that is deleted, and all of them anew when the workload's template changes. Somebody who deletes pods while others wait for them (a job that
 tests failures, a descheduler, an operator that restarts what it does not know), or who changes templates again and again (a reloader, two deployers that disagree), has everything done again: created, decided, bound, started, watched. All of it looks like more load.
 
-**Evidence.** Workloads had at least 20 pods made beyond what they asked for. Clients that are neither part of the control plane nor of the load deleted at least 20 pods, and 5 % of those that were seen, as the requests say; or
+**Evidence.** Workloads had at least 20 pods made beyond what they asked for. Clients that are neither part of the control plane nor of the load deleted or evicted at least 20 pods, and 5 % of those that were seen, as the requests say; or
 they changed workloads, and controllers made at least 3 ReplicaSets or revisions more than there are workloads.
 
 **Charged.** Of the waiting for a controller, what is of pods that replace others: they were due with their workload, long ago. A machine that is full is full for this work too, by its share of all pods.
@@ -33,15 +33,15 @@ func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
 	if !v.HasRequests {
 		return diagnose.NotAssessed("an audit log: only it tells who deletes pods")
 	}
-	deleted := map[string]int{}
+	deleted, evicted := map[string]int{}, map[string]int{} // both among the former
 	talks := v.TalksOf(func(t *diagnose.Talk) bool {
-		return (t.Verb == "delete" || t.Verb == "deletecollection") && t.Resource == "pods" && !t.Harness && !diagnose.OfCluster(t.Agent)
+		return (deletes(t) || evicts(t)) && !t.Harness && !diagnose.OfCluster(t.Agent)
 	})
 	for _, t := range talks {
-		for code, n := range t.Codes {
-			if code < 300 {
-				deleted[t.Agent] += n
-			}
+		n := succeeded(&t)
+		deleted[t.Agent] += n
+		if evicts(&t) {
+			evicted[t.Agent] += n
 		}
 	}
 	who, n := "", 0
@@ -64,20 +64,26 @@ func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
 	case r.pods < few:
 		return diagnose.NotThere("%s deleted %d pods, of which %d were made again", who, n, r.pods)
 	}
+	does, did := "deletes", "deleted"
+	look := "; a PodDisruptionBudget holds back those that evict instead of delete"
+	if 2*evicted[who] > n {
+		does, did = "evicts", "evicted"
+		look = ": a descheduler, a drain, an autoscaler; a PodDisruptionBudget holds it back"
+	}
 	rate := 0.0
 	if v.Span() > 0 {
 		rate = float64(n) / v.Span()
 	}
 	f := diagnose.Finding{
 		Class: diagnose.Bottleneck, Component: "client:" + who, Stage: diagnose.Controller, Resource: "cpu", Sources: 2, Consumes: true,
-		Cause:   fmt.Sprintf("%s deletes pods, %.2g a second, and controllers make them again", who, rate),
-		Summary: fmt.Sprintf("%s deletes pods while they are waited for: %d, %.2g a second. Their controllers made %d of %d pods again, each with all the work of a new one.", who, n, rate, r.pods, v.Counts.Seen),
+		Cause:   fmt.Sprintf("%s %s pods, %.2g a second, and controllers make them again", who, does, rate),
+		Summary: fmt.Sprintf("%s %s pods while others are waited for: %d, %.2g a second. Their controllers made %d of %d pods again, each with all the work of a new one.", who, does, n, rate, r.pods, v.Counts.Seen),
 		Claims:  map[string]float64{diagnose.Controller: v.Excess(diagnose.Controller) * r.share()},
 		Evidence: []diagnose.Evidence{
-			{Kind: "rate", Ref: "requests: delete pods by " + who, Value: rate, Unit: "1/s", Text: fmt.Sprintf("%d pods deleted by it", n)},
+			{Kind: "rate", Ref: "requests: delete pods, create pods/eviction by " + who, Value: rate, Unit: "1/s", Text: fmt.Sprintf("%d pods %s by it", n, did)},
 			{Kind: "pattern", Ref: "pods", Value: float64(r.pods), Unit: "pods", Text: fmt.Sprintf("%d of %d pods were made beyond what their workloads asked for", r.pods, v.Counts.Seen)},
 		},
-		Advice:    diagnose.Advice{Text: fmt.Sprintf("Look at what %s deletes pods for; a PodDisruptionBudget holds back those that evict instead of delete.", who)},
+		Advice:    diagnose.Advice{Text: fmt.Sprintf("Look at what %s %s pods for%s.", who, does, look)},
 		RefutedBy: "a run without it in which as many pods are made",
 	}
 	if !v.Symptom() || f.Claims[diagnose.Controller] == 0 {
@@ -86,6 +92,12 @@ func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
 	}
 	return diagnose.Found(f)
 }
+
+func deletes(t *diagnose.Talk) bool {
+	return (t.Verb == "delete" || t.Verb == "deletecollection") && t.Resource == "pods"
+}
+
+func evicts(t *diagnose.Talk) bool { return t.Verb == "create" && t.Resource == "pods/eviction" }
 
 // times is how often workloads must get another template.
 const times = 3

@@ -2,6 +2,7 @@ package podsparked
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/kubedyno/kubedyno/diagnose"
@@ -103,15 +104,11 @@ func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
 	if failed > 0 {
 		f.Sources++
 	}
-	plugin, refusals := "", 0.0
-	for name, l := range v.GaugeBy(diagnose.Scheduler, "scheduler_unschedulable_pods", "plugin", nil, v.Load) {
-		if l.Mean > refusals || l.Mean == refusals && l.Mean > 0 && name < plugin {
-			plugin, refusals = name, l.Mean
-		}
-	}
-	if plugin != "" {
-		f.CodePath = "plugin " + plugin
-		f.Evidence = append(f.Evidence, diagnose.Evidence{Kind: "pattern", Ref: `scheduler_unschedulable_pods{component="kube-scheduler"}`, Value: refusals, Unit: "pods", Text: fmt.Sprintf("plugin %s refused most of them, %.0f pods on average", plugin, refusals)})
+	plugins, refusals := refusing(v)
+	said := strings.Join(plugins, " and ")
+	if said != "" {
+		f.CodePath = "plugin " + said
+		f.Evidence = append(f.Evidence, diagnose.Evidence{Kind: "pattern", Ref: `scheduler_unschedulable_pods{component="kube-scheduler"}`, Value: refusals, Unit: "pods", Text: fmt.Sprintf("plugin %s refused most of them, %.0f pods on average", said, refusals)})
 	}
 	switch main {
 	case "gated":
@@ -123,7 +120,15 @@ func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
 		f.Cause = "after a failed attempt pods sit out their back-off"
 		f.Summary = fmt.Sprintf("Pods sit out the scheduler's back-off: %.0f of %.0f waiting pods at a time, after %.0f failed attempts, while the scheduler is idle.", levels["backoff"].Mean, total, failed)
 		f.Advice.Text = "Remove what made the attempts fail; podInitialBackoffSeconds and podMaxBackoffSeconds of the scheduler's configuration (1 and 10 by default) bound the wait."
-		if why, ok := logged(v); ok {
+		if l, ok := v.Log(diagnose.Scheduler, "create-refused"); ok && l.MostCount >= crowd {
+			reason := strings.TrimSuffix(l.Most.Object, ".")
+			f.Sources++
+			f.Resource = "policy"
+			f.Cause = "the API server refuses the scheduler's bindings"
+			f.Summary += fmt.Sprintf(" The API server refuses its bindings: %s.", reason)
+			f.Evidence = append(f.Evidence, diagnose.Evidence{Kind: "pattern", Ref: "logs: kube-scheduler, create-refused", Value: float64(l.Count), Unit: "lines", Text: fmt.Sprintf("%d of them say: %s", l.MostCount, reason)})
+			f.Advice.Text = "Look at who refuses: the rights of the scheduler's account (ClusterRole system:kube-scheduler and its binding), or the webhook or policy for pods/binding that the reason names."
+		} else if why, ok := logged(v); ok {
 			f.Sources++
 			f.Cause += ": " + why.Last.Detail
 			f.Summary += fmt.Sprintf(" Its log says why (%d times): %s.", why.Count, strings.TrimSuffix(why.Last.Detail, "."))
@@ -133,18 +138,70 @@ func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
 		f.Cause = "pods fit on no node"
 		f.Summary = fmt.Sprintf("Pods fit on no node: %.0f of %.0f waiting pods at a time had been tried and found no place, while the scheduler is idle.", levels["unschedulable"].Mean, total)
 		f.Advice.Text = "Add nodes or room on them, or change what the pods ask for."
-		if r, ok := reasons[plugin]; ok {
-			f.Summary += fmt.Sprintf(" %s (plugin %s).", r.means, plugin)
-			f.Advice.Text = r.look
+		if means, look := explained(plugins); means != "" {
+			f.Summary += " " + means
+			f.Advice.Text = look
 		}
 	}
-	if plugin != "" && main != "gated" {
-		f.Cause += fmt.Sprintf("; %s says no", plugin)
-		if _, ok := reasons[plugin]; !ok || main == "backoff" {
-			f.Advice.Text += fmt.Sprintf(" The plugin %s refused them.", plugin)
+	if said != "" && main != "gated" {
+		f.Cause += fmt.Sprintf("; %s %s no", said, map[bool]string{true: "says", false: "say"}[len(plugins) == 1])
+		if _, ok := reasons[plugins[0]]; !ok || main == "backoff" {
+			f.Advice.Text += fmt.Sprintf(" The plugin %s refused them.", said)
 		}
 	}
 	return diagnose.Found(f)
+}
+
+// room is the plugin that refuses a pod on the nodes which no other rule excludes: it
+// is told last.
+const room = "NodeResourcesFit"
+
+// alike is the part of the pods of the plugin with the most from which another one
+// refuses the same pods, on other nodes.
+const alike = 0.8
+
+// refusing are the plugins that refuse most of the pods, and how many on average; a pod
+// counts for each plugin that refused it on any node.
+func refusing(v *diagnose.View) (plugins []string, pods float64) {
+	by := v.GaugeBy(diagnose.Scheduler, "scheduler_unschedulable_pods", "plugin", nil, v.Load)
+	for _, l := range by {
+		pods = max(pods, l.Mean)
+	}
+	for name, l := range by {
+		if l.Mean > 0 && l.Mean >= alike*pods {
+			plugins = append(plugins, name)
+		}
+	}
+	slices.SortFunc(plugins, func(a, b string) int {
+		if (a == room) != (b == room) {
+			return map[bool]int{true: 1, false: -1}[a == room]
+		}
+		return strings.Compare(a, b)
+	})
+	return plugins, pods
+}
+
+// explained is what it means that these plugins refuse pods, and where to look; empty
+// where one of them is not known.
+func explained(plugins []string) (means, look string) {
+	var parts, looks []string
+	for _, p := range plugins {
+		r, ok := reasons[p]
+		if !ok {
+			return "", ""
+		}
+		parts, looks = append(parts, fmt.Sprintf("%s (plugin %s)", r.means, p)), append(looks, r.look)
+	}
+	switch len(parts) {
+	case 0:
+		return "", ""
+	case 1:
+		return parts[0] + ".", looks[0]
+	}
+	for i, p := range parts {
+		parts[i] = strings.ToLower(p[:1]) + p[1:]
+	}
+	return fmt.Sprintf("Some nodes refuse them for one reason, the rest for another: %s.", strings.Join(parts, "; ")), strings.Join(looks, " ")
 }
 
 const (

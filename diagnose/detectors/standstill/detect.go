@@ -85,14 +85,19 @@ func finding(v *diagnose.View, p part, all []record.Window) diagnose.Finding {
 		when = append(when, fmt.Sprintf("%.0f s to %.0f s", w.Start.Sub(v.Load.Start).Seconds(), w.End.Sub(v.Load.Start).Seconds()))
 	}
 	const told = 3
-	if len(when) > told {
-		when = append(when[:told], fmt.Sprintf("%d times more", len(when)-told))
+	again := ""
+	switch n := len(when) - told; {
+	case n == 1:
+		again = ", and once more"
+	case n > 1:
+		again = fmt.Sprintf(", and %d times more", n)
 	}
+	when = when[:min(told, len(when))]
 	name, harness := p.component, p.component == diagnose.Hollow
 	f := diagnose.Finding{
 		Class: diagnose.Risk, Component: name, Resource: "cpu", Sources: 1, Direct: true,
 		Cause:   fmt.Sprintf("%s stood still for %.0f s", name, seconds),
-		Summary: fmt.Sprintf("%s stood still for %.0f s: none of its threads ran, from %s of the load", name, seconds, strings.Join(when, ", ")),
+		Summary: fmt.Sprintf("%s stood still for %.0f s: none of its threads ran, from %s of the load%s", name, seconds, strings.Join(when, ", "), again),
 		Evidence: []diagnose.Evidence{
 			{Kind: "wait", Ref: "processes of " + name + ": voluntary and involuntary switches", Value: seconds, Unit: "s", Text: "without CPU time and without a context switch, by samples of every second"},
 		},

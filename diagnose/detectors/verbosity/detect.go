@@ -79,6 +79,9 @@ func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
 			f.Summary += fmt.Sprintf("; that takes %.0f %% of its CPU", 100*work.Share)
 			f.Evidence = append(f.Evidence, diagnose.Evidence{Kind: "busy", Ref: "profiles: " + c, Value: work.Share, Unit: "1", Text: fmt.Sprintf("of its CPU went to logging, %.1f CPU-seconds", work.CPUSeconds)})
 			f.Cost.ServerCPUSeconds, f.Cost.ServerCPUShare, f.Cost.Measured = &work.CPUSeconds, &work.Share, true
+			if c != diagnose.APIServer {
+				f.Cost.ServerCPUOf = c
+			}
 		}
 		f.Summary += "."
 		consumer.Weigh(v, &f)

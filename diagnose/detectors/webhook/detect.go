@@ -13,7 +13,7 @@ const (
 	histogram = "apiserver_admission_webhook_admission_duration_seconds"
 	failOpen  = "apiserver_admission_webhook_fail_open_count"
 	rejection = "apiserver_admission_webhook_rejection_count"
-	// silent is the share of calls without an answer from which on that is what
+	// silent is the share of calls that fail from which on that is what
 	// there is to say.
 	silent = 0.5
 	// fewest calls tell that nobody answers.
@@ -32,7 +32,7 @@ creates objects one by one, or a few at a time, creates so many fewer.
 **Evidence.** A webhook's mean time (apiserver_admission_webhook_admission_duration_seconds) is at least 10 ms and 10 % of what the requests of its operation took by the audit log, which is the second source. Pods that wait
 to be accepted, created, bound or reported are charged with its part of those requests. Where nothing suffers, one of 50 ms and more is a risk.
 
-Where at least half of the calls got no answer (apiserver_admission_webhook_fail_open_count, and _rejection_count with error_type calling_webhook_error), the finding says so: what they took is the time limit. Where calls fail at once and objects pass unseen, that is a risk which nobody feels (where they are refused, creates-refused tells).
+Where at least half of the calls failed (apiserver_admission_webhook_fail_open_count, and _rejection_count with error_type calling_webhook_error), the finding says so: what they took is the time limit. Where calls fail at once and objects pass unseen, that is a risk which nobody feels (where they are refused, creates-refused tells).
 
 On a full CPU everything waits, so that there only 100 ms and more count.
 
@@ -87,8 +87,8 @@ func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
 			f.Summary = fmt.Sprintf("Each %s%s waits %.0f ms for the admission webhook %s (n=%.0f)%s", op.Label, of(v, l.Passes, mean, count), 1000*mean, n.Label, count, layer.Outcome(&f))
 			if unanswered.share >= silent {
 				f.Summary += " " + unanswered.text()
-				f.Evidence = append(f.Evidence, diagnose.Evidence{Kind: "rate", Ref: fmt.Sprintf(`%s{name="%s"}, %s{name="%s",error_type="calling_webhook_error"}`, failOpen, n.Label, rejection, n.Label), Value: unanswered.open + unanswered.refused, Unit: "calls", Text: "got no answer"})
-				f.Advice.Text = fmt.Sprintf("Find out why nobody answers for %s: its Service and endpoints, its port, its certificate, its network. Until then, take its configuration away. ", n.Label) + f.Advice.Text
+				f.Evidence = append(f.Evidence, diagnose.Evidence{Kind: "rate", Ref: fmt.Sprintf(`%s{name="%s"}, %s{name="%s",error_type="calling_webhook_error"}`, failOpen, n.Label, rejection, n.Label), Value: unanswered.open + unanswered.refused, Unit: "calls", Text: "failed: no answer, or none that can be used"})
+				f.Advice.Text = fmt.Sprintf("Find out why calls of %s fail: its Service and endpoints, its port, its certificate, its network, its own log. Until then, take its configuration away. ", n.Label) + f.Advice.Text
 			}
 			if f.Class != diagnose.Risk {
 				f.Prediction = &diagnose.Prediction{Resource: "unknown", Text: fmt.Sprintf("without it each %s takes %.0f ms less", op.Label, 1000*mean)}
@@ -131,7 +131,7 @@ func nobody(v *diagnose.View, name string, l layer.Layer, u unanswered) diagnose
 		Cause:   fmt.Sprintf("nobody answers for webhook %s", name),
 		Summary: fmt.Sprintf("Nobody answers for the admission webhook %s. %s The calls fail at once (%.0f ms each), so that they hold nobody up.", name, u.text(), 1000*l.Mean),
 		Evidence: []diagnose.Evidence{
-			{Kind: "rate", Ref: fmt.Sprintf(`%s{name="%s"}, %s{name="%s",error_type="calling_webhook_error"}`, failOpen, name, rejection, name), Value: u.open + u.refused, Unit: "calls", Text: "got no answer"},
+			{Kind: "rate", Ref: fmt.Sprintf(`%s{name="%s"}, %s{name="%s",error_type="calling_webhook_error"}`, failOpen, name, rejection, name), Value: u.open + u.refused, Unit: "calls", Text: "failed: no answer, or none that can be used"},
 			{Kind: "wait", Ref: l.Ref, Value: l.Mean, Unit: "s", Text: fmt.Sprintf("%s took %.0f ms on average (n=%.0f)", l.Name, 1000*l.Mean, l.Count)},
 		},
 		Advice:    diagnose.Advice{Text: fmt.Sprintf("Find out why nobody answers for %s: its Service and endpoints, its port, its certificate, its network. Until then what it should check or change is not checked or changed; take its configuration away where nobody needs it.", name)},
@@ -163,5 +163,5 @@ func (u unanswered) text() string {
 	if u.refused > u.open {
 		became = "and the objects were refused (failurePolicy Fail)"
 	}
-	return fmt.Sprintf("%.0f %% of its calls got no answer, %s.", 100*min(1, u.share), became)
+	return fmt.Sprintf("%.0f %% of its calls failed, %s.", 100*min(1, u.share), became)
 }

@@ -89,7 +89,7 @@ func burnt(v *diagnose.View, c *diagnose.Cost) (share float64, of string) {
 	if c.ServerCPUSeconds == nil {
 		return 0, ""
 	}
-	if u, _, ok := v.QuotaUse(diagnose.APIServer); ok && u >= fullQuota {
+	if u, _, ok := v.QuotaUse(diagnose.APIServer); ok && u >= fullQuota && c.ServerCPUOf == "" {
 		return *c.ServerCPUShare, diagnose.APIServer
 	}
 	if used, ok := shared(v); ok {

@@ -115,6 +115,9 @@ const (
 	few      = 10 // requests, below which a mean is an accident
 	// alone is the least mean of fewer requests, where many pods wait for each of them.
 	alone = 0.5
+	// tried is the share of refusals from which on a controller hardly ever gets beyond a
+	// batch of one.
+	tried = 0.2
 	// most is the least part of a filter's time that requests must tell of, and of a
 	// layer's calls that requests as long must account for; nearly the share of all
 	// requests from which on it is everybody who waits, and of a layer's mean time
@@ -265,6 +268,44 @@ func (l Layer) onceEach(v *diagnose.View, w passage) float64 {
 	return l.Mean * float64(v.Arrived())
 }
 
+// behindEach is how many pods wait for one request at a time at the most: those of its
+// owner, or of its node, and where there are many owners, those whose owners wait for a
+// worker, of which a controller has five.
+func (l Layer) behindEach(v *diagnose.View, stage string) float64 {
+	const workers = 5
+	pods, owners := v.Owned()
+	switch {
+	case stage == diagnose.Controller && owners > 0:
+		return max(1, float64(pods)/float64(owners), float64(pods)/workers)
+	case stage == diagnose.Start && v.Meta.Nodes.Count > 0:
+		return max(1, float64(v.Counts.Seen)/float64(v.Meta.Nodes.Count))
+	}
+	return 1
+}
+
+// tries is the most that pods can wait for creates of which many are refused: between
+// its tries their controller waits for its turn and for nothing else. One that was
+// refused goes on with one pod at a time, so that all of its owner wait for each.
+func (l Layer) tries(v *diagnose.View, w passage) float64 {
+	pods, owners := v.Owned()
+	return l.seconds(v, w) * float64(pods) / float64(max(1, owners))
+}
+
+// refused is the share of the requests that pods pass there and that pass the layer
+// which came back with an error.
+func (l Layer) refused(v *diagnose.View, w passage) float64 {
+	all, refused := 0, 0
+	for _, t := range v.TalksOf(func(t *diagnose.Talk) bool { return w.holds(t) && l.Passes(t) }) {
+		all += t.Count
+		for code, n := range t.Codes {
+			if code >= 400 {
+				refused += n
+			}
+		}
+	}
+	return float64(refused) / float64(max(1, all))
+}
+
 // behind is the most that pods can wait because a node's worker is busy with requests
 // of this kind: what they take of a node, each.
 func (l Layer) behind(v *diagnose.View, w passage) float64 {
@@ -314,12 +355,16 @@ func (l Layer) claims(v *diagnose.View) map[string]float64 {
 				share = min(share, l.onceEach(v, w)/excess)
 			case w.resource == tokens:
 				share = min(share, l.seconds(v, w)/excess)
+			case w.stage == diagnose.Controller && l.refused(v, w) >= tried:
+				share = min(share, l.tries(v, w)/excess)
 			case w.verb == "delete":
 				share = min(share, l.behind(v, w)/excess)
 			}
 			share = max(share, claims[stage]/excess)
 		} else if !v.HasRequests && l.Passes(&diagnose.Talk{Verb: w.verb, Resource: w.resource}) {
-			share = 1 // nobody knows who asked; the layer's own clock says it is slow
+			// Nobody knows who asked; the layer's own clock says it is slow, and how long all
+			// of that was.
+			share = min(1, l.Mean*l.Count*l.behindEach(v, stage)/excess)
 		}
 		if share > 0 {
 			claims[stage] = share * excess

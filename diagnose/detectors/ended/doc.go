@@ -1,0 +1,2 @@
+// Package ended finds components whose process ended during the load.
+package ended
