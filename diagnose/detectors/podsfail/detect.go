@@ -42,7 +42,7 @@ func reasonOf(name string) reason {
 		return reason{"network", "their images cannot be had", "Look at the image's name, the registry, and the pull secrets of the pod's ServiceAccount."}
 	case name == "CreateContainerConfigError":
 		return reason{"policy", "a ConfigMap, a Secret or a key that they name is not there", "Look at the message of the waiting container, and create what it names."}
-	case name == "CrashLoopBackOff" || name == "Error" || name == "OOMKilled" || strings.Contains(name, "Container") || name == "StartError":
+	case name == "CrashLoopBackOff" || name == "Error" || name == "OOMKilled" || strings.HasPrefix(name, "exit code ") || strings.Contains(name, "Container") || name == "StartError":
 		return reason{"unknown", "their containers end, or cannot be started", "Look at the logs of a container that ended (kubectl logs --previous), and its exit code."}
 	}
 	return reason{"unknown", "their nodes give that reason", "Look at the message of such a pod (kubectl describe pod)."}
