@@ -3,6 +3,8 @@ package webhook
 import (
 	"fmt"
 	"math"
+	"slices"
+	"sort"
 	"strings"
 
 	"github.com/kubedyno/kubedyno/diagnose"
@@ -54,7 +56,9 @@ func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
 	var found []diagnose.Finding
 	var why []string
 	for _, n := range names {
-		unanswered, told := noAnswer(v, n.Label), false
+		unanswered := noAnswer(v, n.Label)
+		var slow []operation
+		var quiet *layer.Layer // the first whose calls fail at once
 		operations, _ := v.IncreaseBy(diagnose.APIServer, histogram+"_sum", "operation", diagnose.Labels{"name": n.Label})
 		for _, op := range operations {
 			match := diagnose.Labels{"name": n.Label, "operation": op.Label}
@@ -67,39 +71,95 @@ func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
 				Ref:    fmt.Sprintf(`%s{name="%s",operation="%s"}`, histogram, n.Label, op.Label),
 				Passes: layer.Long(v, mean, count, func(t *diagnose.Talk) float64 { return t.Webhooks }, fits)}
 			if quick := l.Quick(v); quick != "" {
-				if unanswered.share >= silent && unanswered.open > unanswered.refused && count >= fewest && !told {
-					told = true // once: it is of all its operations
-					found = append(found, nobody(v, n.Label, l, unanswered))
+				if unanswered.share >= silent && unanswered.open > unanswered.refused && count >= fewest && quiet == nil {
+					quiet = &l
 					continue
 				}
 				why = append(why, quick)
 				continue
 			}
-			f := diagnose.Finding{
-				Resource: "webhook", Cause: fmt.Sprintf("webhook %s takes %.0f ms of each %s", n.Label, 1000*mean, op.Label),
-				Advice:    diagnose.Advice{Text: fmt.Sprintf("Look at what serves %s (its CPU, its replicas, what it asks in turn), and ask it less: rules, matchConditions and namespaceSelector that leave out what it lets pass anyway. A shorter timeoutSeconds bounds the damage; with failurePolicy Ignore at the price that objects pass unseen, with Fail that they are refused.", n.Label)},
-				RefutedBy: "a run without this webhook in which the same requests take as long",
-			}
-			if !l.Finding(v, &f) {
+			o := operation{name: op.Label, layer: l}
+			if !l.Finding(v, &o.finding) {
 				why = append(why, fmt.Sprintf("%s took %.0f ms, and nothing waited for it", l.Name, 1000*mean))
 				continue
 			}
-			f.Summary = fmt.Sprintf("Each %s%s waits %.0f ms for the admission webhook %s (n=%.0f)%s", op.Label, of(v, l.Passes, mean, count), 1000*mean, n.Label, count, layer.Outcome(&f))
-			if unanswered.share >= silent {
-				f.Summary += " " + unanswered.text()
-				f.Evidence = append(f.Evidence, diagnose.Evidence{Kind: "rate", Ref: fmt.Sprintf(`%s{name="%s"}, %s{name="%s",error_type="calling_webhook_error"}`, failOpen, n.Label, rejection, n.Label), Value: unanswered.open + unanswered.refused, Unit: "calls", Text: "failed: no answer, or none that can be used"})
-				f.Advice.Text = fmt.Sprintf("Find out why calls of %s fail: its Service and endpoints, its port, its certificate, its network, its own log. Until then, take its configuration away. ", n.Label) + f.Advice.Text
-			}
-			if f.Class != diagnose.Risk {
-				f.Prediction = &diagnose.Prediction{Resource: "unknown", Text: fmt.Sprintf("without it each %s takes %.0f ms less", op.Label, 1000*mean)}
-			}
-			found = append(found, f)
+			slow = append(slow, o)
+		}
+		switch {
+		case len(slow) > 0:
+			found = append(found, together(v, n.Label, slow, unanswered))
+		case quiet != nil:
+			found = append(found, nobody(v, n.Label, *quiet, unanswered))
 		}
 	}
 	if len(found) > 0 {
 		return diagnose.Found(found...)
 	}
 	return diagnose.NotThere("%s", strings.Join(why, "; "))
+}
+
+// An operation of a webhook that is slow, and what waits for it.
+type operation struct {
+	name    string // CREATE
+	layer   layer.Layer
+	finding diagnose.Finding
+}
+
+// together is the one finding of a webhook: who asks it less asks all its operations
+// less, and pods wait for some of them one after another.
+func together(v *diagnose.View, name string, slow []operation, u unanswered) diagnose.Finding {
+	f := diagnose.Finding{
+		Component: diagnose.APIServer, Resource: "webhook", Class: diagnose.Risk,
+		Advice:    diagnose.Advice{Text: fmt.Sprintf("Look at what serves %s (its CPU, its replicas, what it asks in turn), and ask it less: rules, matchConditions and namespaceSelector that leave out what it lets pass anyway. A shorter timeoutSeconds bounds the damage; with failurePolicy Ignore at the price that objects pass unseen, with Fail that they are refused.", name)},
+		RefutedBy: "a run without this webhook in which the same requests take as long",
+	}
+	sort.SliceStable(slow, func(i, j int) bool { return sum(slow[i].finding.Claims) > sum(slow[j].finding.Claims) })
+	var takes, waits, less, numbers []string
+	for _, o := range slow {
+		f.Sources = max(f.Sources, o.finding.Sources)
+		for _, e := range o.finding.Evidence {
+			if !slices.Contains(f.Evidence, e) {
+				f.Evidence = append(f.Evidence, e)
+			}
+		}
+		if o.finding.Class == diagnose.Bottleneck {
+			f.Class, f.Direct, f.Suffered = diagnose.Bottleneck, o.finding.Direct, o.finding.Suffered
+		}
+		for stage, seconds := range o.finding.Claims {
+			if f.Claims == nil {
+				f.Claims = map[string]float64{}
+			}
+			f.Claims[stage] = max(f.Claims[stage], seconds)
+		}
+		f.RequestSeconds += o.finding.RequestSeconds
+		if f.Stage == "" {
+			f.Stage = o.finding.Stage
+		}
+		ms := fmt.Sprintf("%.0f ms", 1000*o.layer.Mean)
+		takes = append(takes, fmt.Sprintf("%s of each %s", ms, o.name))
+		waits = append(waits, fmt.Sprintf("each %s%s waits %s", o.name, of(v, o.layer.Passes, o.layer.Mean, o.layer.Count), ms))
+		less = append(less, fmt.Sprintf("each %s takes %s less", o.name, ms))
+		numbers = append(numbers, fmt.Sprintf("n=%.0f", o.layer.Count))
+	}
+	f.RequestSeconds = min(f.RequestSeconds, v.API.LostSeconds)
+	f.Cause = fmt.Sprintf("webhook %s takes %s", name, strings.Join(takes, " and "))
+	f.Summary = fmt.Sprintf("E%s for the admission webhook %s (%s)%s", strings.Join(waits, " and ")[1:], name, strings.Join(numbers, ", "), layer.Outcome(&f))
+	if u.share >= silent {
+		f.Summary += " " + u.text()
+		f.Evidence = append(f.Evidence, diagnose.Evidence{Kind: "rate", Ref: fmt.Sprintf(`%s{name="%s"}, %s{name="%s",error_type="calling_webhook_error"}`, failOpen, name, rejection, name), Value: u.open + u.refused, Unit: "calls", Text: "failed: no answer, or none that can be used"})
+		f.Advice.Text = fmt.Sprintf("Find out why calls of %s fail: its Service and endpoints, its port, its certificate, its network, its own log. Until then, take its configuration away. ", name) + f.Advice.Text
+	}
+	if f.Class != diagnose.Risk {
+		f.Prediction = &diagnose.Prediction{Resource: "unknown", Text: "without it " + strings.Join(less, " and ")}
+	}
+	return f
+}
+
+func sum(claims map[string]float64) (all float64) {
+	for _, seconds := range claims {
+		all += seconds
+	}
+	return all
 }
 
 // of says what the requests that wait for a webhook are about, where that is one
