@@ -57,6 +57,7 @@ var Metrics = []string{
 	"aggregator_openapi_v2_regeneration_count",
 	"aggregator_unavailable_apiservice",
 	"apiextensions_openapi_v2_regeneration_count",
+	"apiserver_admission_controller_admission_duration_seconds_count",
 	"apiserver_admission_controller_admission_duration_seconds_sum",
 	"apiserver_admission_webhook_admission_duration_seconds_count",
 	"apiserver_admission_webhook_admission_duration_seconds_sum",
@@ -164,6 +165,8 @@ func ThinSeries(metric string, labels map[string]string) bool {
 		return labels["le"] == "0.005"
 	case "apiserver_admission_controller_admission_duration_seconds_sum":
 		return (labels["name"] == "ResourceQuota" || strings.HasSuffix(labels["name"], "AdmissionPolicy")) && labels["operation"] == "CREATE"
+	case "apiserver_admission_controller_admission_duration_seconds_count":
+		return labels["operation"] == "CREATE" && (labels["rejected"] == "true" || labels["name"] == "NamespaceLifecycle")
 	}
 	return true
 }

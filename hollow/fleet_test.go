@@ -476,13 +476,16 @@ func TestStopCommandAndBadInput(t *testing.T) {
 		"{\"nodes\":1,\"kubeconfig\":\"x\",\"labels\":{\"a b\":\"c\"}}\n":                           "label",
 		"{\"nodes\":1,\"server\":\"https://127.0.0.1:1\",\"nodeCA\":{\"certFile\":\"/nowhere\"}}\n": "node CA",
 	} {
-		var out strings.Builder
-		err := ProcessMain(t.Context(), strings.NewReader(in), &out, io.Discard)
+		var out, words strings.Builder
+		err := ProcessMain(t.Context(), strings.NewReader(in), &out, &words)
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v, want %q", in, err, want)
 		}
 		if !strings.Contains(out.String(), `"event":"error"`) {
 			t.Errorf("%q: no error event in %q", in, out.String())
+		}
+		if !strings.Contains(words.String(), want) {
+			t.Errorf("%q: last words %q, want %q", in, words.String(), want)
 		}
 	}
 }

@@ -42,7 +42,8 @@ type Progress struct {
 
 // ProcessMain is kubedyno-hollow: it reads the Config from the first line of
 // stdin, runs the fleet, and returns when stdin ends (the parent is gone), a
-// command says stop, or ctx ends. stdout carries Events, one a line.
+// command says stop, or ctx ends. stdout carries Events, one a line. It has told
+// stderr of the error that it returns: who sees only that it ended knows why.
 //
 // One goroutine is left reading stdin if that is still open.
 func ProcessMain(ctx context.Context, stdin io.Reader, stdout, stderr io.Writer) error {
@@ -60,6 +61,7 @@ func ProcessMain(ctx context.Context, stdin io.Reader, stdout, stderr io.Writer)
 	}
 	fail := func(err error) error {
 		emit(Event{Event: "error", Error: err.Error()})
+		fmt.Fprintf(stderr, "%s: %v\n", UserAgent, err)
 		return err
 	}
 
@@ -80,7 +82,7 @@ func ProcessMain(ctx context.Context, stdin io.Reader, stdout, stderr io.Writer)
 	go func() {
 		defer cancel()
 		if err := commands(in); err != nil {
-			fmt.Fprintln(stderr, "kubedyno-hollow:", err)
+			fmt.Fprintf(stderr, "%s: %v\n", UserAgent, err)
 		}
 	}()
 	if err := fleet.Run(ctx); err != nil {

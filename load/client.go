@@ -243,7 +243,7 @@ func (c *client) awaitAccount(ctx context.Context, namespace string) error {
 			if err := ctx.Err(); err != nil {
 				return fmt.Errorf("wait for the default service account in %s: %w", namespace, err)
 			}
-			return fmt.Errorf("no default service account in namespace %s after %v, is kube-controller-manager running? %w",
+			return fmt.Errorf("no default service account in namespace %s after %v: does kube-controller-manager run, and its serviceaccount-controller (--controllers)? %w",
 				namespace, accountTimeout, a.err)
 		}
 	}

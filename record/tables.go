@@ -172,7 +172,7 @@ type DiskSample struct {
 	QueueSeconds float64 `parquet:"queue_s" json:"queue"`      // requests x seconds; its growth per second is the mean queue
 }
 
-// StackSample says what one CPU was doing at one moment, 99 times a second
+// StackSample says what one CPU was doing at one moment, some 99 times a second
 // (see docs/collectors.md). Idle CPUs leave none.
 type StackSample struct {
 	TimeMicros int64  `parquet:"time_us" json:"time"`

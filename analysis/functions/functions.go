@@ -10,7 +10,7 @@
 // divided by the pods that became Running in the phase, per request by the
 // requests, but watches, that the API server finished in it.
 //
-// Sampled stacks look at every second, so that n samples are n × 1/99 CPU-s,
+// Sampled stacks look at every second, so that n samples are n × their interval in CPU-s,
 // and any stretch of seconds can be asked for. From n samples of a function
 // its CPU-seconds are known to about ± 1/√n of themselves.
 //

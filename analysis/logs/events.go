@@ -1,6 +1,7 @@
 package logs
 
 import (
+	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -330,7 +331,8 @@ func conflictOf(s string) string {
 // admission webhook "w" denied the request: …`, `… failed with policy 'p' with binding
 // 'b' denied request: …` of a MutatingAdmissionPolicy, `… failed calling webhook "w": …`,
 // `… pods is forbidden: User "u" cannot create resource "pods" …`. That somebody has no
-// right to anything else is not what this is about.
+// right to anything else is not what this is about. Of Pod "web-x" is invalid:
+// spec.a: Not found: "b" the values are left out, which differ from pod to pod.
 func refusalOf(err string) string {
 	if i := strings.Index(err, `admission webhook "`); i >= 0 && strings.Contains(err[i:], `" denied the request`) {
 		return err[i:]
@@ -341,12 +343,18 @@ func refusalOf(err string) string {
 	if i := strings.Index(err, `failed calling webhook "`); i >= 0 {
 		return err[i:]
 	}
+	if i := strings.Index(err, `" is invalid: `); i >= 0 {
+		return quotedValue.ReplaceAllString(err[i+2:], `"…"`)
+	}
 	_, reason, ok := strings.Cut(err, ` is forbidden: `)
 	if !ok || strings.HasPrefix(reason, `User "`) && !strings.Contains(reason, `" cannot create resource "`) {
 		return ""
 	}
 	return reason
 }
+
+// quotedValue is a value in a message of the API's validation.
+var quotedValue = regexp.MustCompile(`"(?:[^"\\]|\\.)*"`)
 
 // firstQuoted is the first string in quotes, escaped or not.
 func firstQuoted(s string) string {

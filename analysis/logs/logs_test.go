@@ -119,6 +119,8 @@ func TestKinds(t *testing.T) {
 			`create-refused -1.000000 1  "failed calling webhook \"w.example.com\": failed to call webhook: an error on the server (\"\") has prevented the request from succeeding"`},
 		{"no right to create", `E1121 09:10:20.500000    1983 replica_set.go:640] "Unhandled Error" err="sync \"n/web\" failed with pods is forbidden: User \"system:serviceaccount:kube-system:replicaset-controller\" cannot create resource \"pods\" in API group \"\" in the namespace \"n\"" logger="UnhandledError"`,
 			`create-refused -1.000000 1  "User \"system:serviceaccount:kube-system:replicaset-controller\" cannot create resource \"pods\" in API group \"\" in the namespace \"n\""`},
+		{"not valid", `E1121 09:10:20.500000    1983 replica_set.go:640] "Unhandled Error" err="sync \"n/web\" failed with Pod \"web-x\" is invalid: spec.containers[0].volumeMounts[0].name: Not found: \"kube-api-access-bbnv2\"" logger="UnhandledError"`,
+			`create-refused -1.000000 1  "is invalid: spec.containers[0].volumeMounts[0].name: Not found: \"…\""`},
 		{"mutating policy", `E1121 09:10:20.500000    1983 replica_set.go:640] "Unhandled Error" err="sync \"n/web\" failed with policy 'pool' with binding 'all' denied request: error applying patch: invalid ApplyConfiguration" logger="UnhandledError"`,
 			`create-refused -1.000000 1  "policy 'pool' with binding 'all' denied request: error applying patch: invalid ApplyConfiguration"`},
 		{"conflict in plain text", head + `error syncing: Operation cannot be fulfilled on nodes "n1": the object has been modified; please apply your changes to the latest version and try again`,

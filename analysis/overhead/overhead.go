@@ -4,7 +4,7 @@
 //
 // A collector that works on a thread of its own has counted its CPU. For the
 // others, and for what happens inside components, sampled stacks tell: n
-// samples in a collector's functions are n × 1/99 CPU-s, known to about ± 1/√n
+// samples in a collector's functions are n × their interval in CPU-s, known to about ± 1/√n
 // of themselves. Without samples these are unknown, never zero.
 //
 // Start with Of.

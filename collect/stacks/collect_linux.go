@@ -13,7 +13,8 @@ import (
 )
 
 func (c *Collector) collect(ctx context.Context, w sink, observes func()) error {
-	rings, err := openRings(c.o.Rate)
+	period := time.Duration(float64(time.Second) / c.o.Rate)
+	rings, err := openRings(period)
 	if err != nil {
 		return err
 	}
@@ -21,7 +22,7 @@ func (c *Collector) collect(ctx context.Context, w sink, observes func()) error 
 	observes()
 	s := newSampler(w)
 	defer s.close()
-	a := record.Observer{IntervalSeconds: 1 / float64(c.o.Rate)}
+	a := record.Observer{IntervalSeconds: period.Seconds()}
 	a.CPUSeconds += collect.CPU(s.readKernel)
 	defer func() {
 		s.tellLost()

@@ -45,8 +45,8 @@ func (c *clock) set() (now uint64) {
 
 func (c *clock) micros(t uint64) int64 { return (int64(t) + c.offset) / 1000 }
 
-// openRings starts sampling on all CPUs.
-func openRings(rate int) (_ []*ring, err error) {
+// openRings starts sampling on all CPUs, once a period.
+func openRings(period time.Duration) (_ []*ring, err error) {
 	cpus, err := onlineCPUs()
 	if err != nil {
 		return nil, err
@@ -59,10 +59,10 @@ func openRings(rate int) (_ []*ring, err error) {
 	}()
 	bits := uint64(bitKsymbol)
 	for _, cpu := range cpus {
-		r, err := openRing(cpu, rate, bits)
+		r, err := openRing(cpu, period, bits)
 		if errors.Is(err, unix.EINVAL) && bits != 0 { // an older kernel
 			bits = 0
-			r, err = openRing(cpu, rate, bits)
+			r, err = openRing(cpu, period, bits)
 		}
 		if errors.Is(err, unix.ENODEV) || errors.Is(err, unix.ENXIO) {
 			continue // it went offline
@@ -78,12 +78,12 @@ func openRings(rate int) (_ []*ring, err error) {
 	return rings, nil
 }
 
-func openRing(cpu, rate int, more uint64) (*ring, error) {
+func openRing(cpu int, period time.Duration, more uint64) (*ring, error) {
 	attr := unix.PerfEventAttr{
 		Type: unix.PERF_TYPE_SOFTWARE, Config: unix.PERF_COUNT_SW_CPU_CLOCK, Size: uint32(unsafe.Sizeof(unix.PerfEventAttr{})),
-		Sample:      uint64(rate),
+		Sample:      uint64(period.Nanoseconds()),
 		Sample_type: unix.PERF_SAMPLE_TID | unix.PERF_SAMPLE_TIME | unix.PERF_SAMPLE_CPU | unix.PERF_SAMPLE_CALLCHAIN,
-		Bits: unix.PerfBitDisabled | unix.PerfBitFreq | unix.PerfBitExcludeIdle | unix.PerfBitSampleIDAll |
+		Bits: unix.PerfBitDisabled | unix.PerfBitExcludeIdle | unix.PerfBitSampleIDAll |
 			unix.PerfBitComm | unix.PerfBitCommExec | unix.PerfBitTask | unix.PerfBitMmap | unix.PerfBitMmap2 |
 			unix.PerfBitUseClockID | unix.PerfBitWatermark | more,
 		Clockid: unix.CLOCK_MONOTONIC,

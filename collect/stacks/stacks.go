@@ -1,4 +1,4 @@
-// Package stacks records what every CPU of the machine is doing, 99 times a
+// Package stacks records what every CPU of the machine is doing, some 99 times a
 // second, as call stacks of user and kernel frames: all processes, those of the
 // run and those beside it.
 //
@@ -6,7 +6,7 @@
 // cpu-clock, one a CPU) and gives the frames their names by itself: Go
 // functions from .gopclntab, which stripped binaries have too, others from ELF
 // symbol tables, the kernel's from /proc/kallsyms. An idle CPU leaves no
-// sample, so that samples × 1/99 s are CPU-seconds.
+// sample, so that samples × the interval between them are CPU-seconds.
 //
 // Start with New.
 package stacks
@@ -24,10 +24,11 @@ import (
 )
 
 const (
-	// Rate is in samples per second and CPU. It is prime to the 100 and 250 Hz
-	// at which kernels do things regularly, which a sampler in step would see
-	// always or never.
-	Rate = 99
+	// Rate is in samples per second and CPU. Kernels do things 100 and 250 times a
+	// second, programs each second, two or five: a sampler in step with these, as one
+	// of 99 a second is with whatever happens once a second, sees them always or never.
+	// The golden ratio behind the point is out of step with all of them for good.
+	Rate = 98.618034
 	// drainInterval is how often the kernel's buffers are emptied. Together
 	// with the writer's flush it bounds what a kill -9 loses, and it is how
 	// long a process may be dead before its files are looked for.
@@ -43,7 +44,7 @@ const (
 // Options of a Collector. The zero value works.
 type Options struct {
 	// Rate is in samples per second and CPU; 0 is Rate.
-	Rate       int
+	Rate       float64
 	Components []process.Component // more can be attached while it runs
 }
 

@@ -51,7 +51,7 @@ component at its quota. The limits in the flags, below their defaults, are a sec
 
 **Look-alikes.** A full CPU: seats are taken because execution is slow, and more of them would make it slower (machine-cpu, component-cpu). Only one level full, by one client: the same finding names the level; give that client a FlowSchema of its own.
 
-**Claims.** Each stage's requests go by flow schemas of their own: nodes', the scheduler's, the controllers', and all others, the load's among them. A stage lost what its own requests waited. Where that is next to nothing, some clients only keep each other waiting, and the finding is a risk. Where one client that sends at least half of all requests was found before, its part is that finding's, unless flags leave few seats.`,
+**Claims.** Each stage's requests go by flow schemas of their own: nodes', the scheduler's, the controllers', and all others, the load's among them. A stage lost what its own requests waited, or the seconds after which those that were refused came again. Where that is next to nothing, some clients only keep each other waiting, and the finding is a risk. Where one client that sends at least half of all requests was found before, its part is that finding's, unless flags leave few seats.`,
 	Detect: detect,
 }
 
@@ -115,7 +115,12 @@ func detect(v *diagnose.View, earlier []diagnose.Finding) diagnose.Outcome {
 		},
 		RefutedBy: "a run with more seats in which requests wait as long",
 	}
-	if lost > 0 {
+	switch {
+	case !slow: // nothing queues: what finds no seat is refused
+		worst = refused[0].Label
+		f.Cause = fmt.Sprintf("priority level %s refuses %.0f requests", worst, lost)
+		f.Summary = fmt.Sprintf("Priority level %s has no seat for %.0f requests and refuses them (429), after which their clients wait for a second", worst, refused[0].Value)
+	case lost > 0:
 		f.Summary += fmt.Sprintf(", and %.0f were refused (429)", lost)
 	}
 	if suffers {
@@ -149,7 +154,7 @@ func detect(v *diagnose.View, earlier []diagnose.Finding) diagnose.Outcome {
 		if s.Name == diagnose.Queue || s.Name == diagnose.Decide {
 			continue // no request of the scheduler stands between a pod and its decision
 		}
-		x := shareOf(v, s.Name, share) * *s.ExcessSeconds
+		x := max(shareOf(v, s.Name, share), paused(v, s.Name, lost)) * *s.ExcessSeconds
 		claimed += x
 		x *= left
 		f.Claims[s.Name] = x
@@ -173,6 +178,10 @@ func detect(v *diagnose.View, earlier []diagnose.Finding) diagnose.Outcome {
 		f.Advice.Text = fmt.Sprintf("Find who fills priority level %s (kubedyno requests), give that client a FlowSchema and a level of its own, or raise nominalConcurrencyShares of the level. The price: shares are taken from the other levels.", worst)
 	}
 	f.Prediction = &diagnose.Prediction{Resource: "unknown", Text: fmt.Sprintf("with seats enough a request takes %.0f %% less time", 100*share)}
+	if !slow && len(set) == 0 {
+		f.Prediction.Text = "who is not refused does not wait for a second"
+		f.Advice.Text = fmt.Sprintf("Give priority level %s seats (nominalConcurrencyShares) and a queue (limitResponse of type Queue), or send its requests elsewhere (kubectl get flowschemas). The price: shares are taken from the other levels.", worst)
+	}
 	return diagnose.Found(f)
 }
 

@@ -2,6 +2,7 @@ package createsrefused
 
 import (
 	"fmt"
+	"net/http"
 	"strings"
 
 	"github.com/kubedyno/kubedyno/diagnose"
@@ -16,7 +17,26 @@ const (
 
 	rejection    = "apiserver_admission_webhook_rejection_count"
 	policyChecks = "apiserver_validating_admission_policy_check_total"
+	plugins      = "apiserver_admission_controller_admission_duration_seconds_count"
 )
+
+// refusers are the admission plugins that refuse pods and what owns them, with what that means.
+var refusers = map[string]struct{ resource, cause, look string }{
+	"LimitRanger":                {"policy", "a LimitRange, whose bounds they are outside of", "the LimitRanges of the namespace, and what the pods' containers ask for"},
+	"NamespaceLifecycle":         {"policy", "the namespace, which is being deleted or not there", "the namespace (kubectl get namespace): what is being deleted takes nothing new"},
+	"MutatingAdmissionPolicy":    {"policy", "a MutatingAdmissionPolicy that could not be applied", "the expressions of the MutatingAdmissionPolicies, and their failurePolicy"},
+	"MutatingAdmissionWebhook":   {"webhook", "a mutating admission webhook", "the mutating admission webhooks (failurePolicy, their backends, their logs)"},
+	"PodSecurity":                {"policy", "Pod Security: they violate the namespace's level", "the security context of the pods, and the namespace's label pod-security.kubernetes.io/enforce"},
+	"Priority":                   {"policy", "a PriorityClass that is not there", "priorityClassName of the pods, and the PriorityClasses that there are"},
+	"ResourceQuota":              {"quota", "a ResourceQuota that is used up", "the ResourceQuotas of the namespace (kubectl describe quota), and what counts against them"},
+	"RuntimeClass":               {"policy", "a RuntimeClass that is not there or does not fit", "runtimeClassName of the pods, and the RuntimeClasses that there are"},
+	"ServiceAccount":             {"policy", "a ServiceAccount that is not there", "serviceAccountName of the pods, the namespace's ServiceAccounts, and who makes and deletes these"},
+	"ValidatingAdmissionPolicy":  {"policy", "a ValidatingAdmissionPolicy that says no", "the ValidatingAdmissionPolicies and their bindings"},
+	"ValidatingAdmissionWebhook": {"webhook", "a validating admission webhook", "the validating admission webhooks (failurePolicy, their backends, their logs)"},
+}
+
+// ofNodes is the plugin that refuses what nodes may not do, and no controller.
+const ofNodes = "NodeRestriction"
 
 // Detector finds the cause.
 var Detector = diagnose.Detector{
@@ -26,8 +46,8 @@ var Detector = diagnose.Detector{
 among many creates therefore cost much more than themselves.
 
 **Evidence.** At least 5 % (and ten) of the controllers' POSTs of pods, or of the ReplicaSets before them, were answered with 400, 403, 422 or 5xx, and pods lost time in stage controller.
-workqueue_retries_total says how often a key came back. Code 403 is a quota, an admission plugin, a policy or a missing right; 5xx a webhook that failed or an API server in trouble. The webhook or policy to which at least half of the refusals go back is named (apiserver_admission_webhook_rejection_count, apiserver_validating_admission_policy_check_total).
-Otherwise the controller manager's log says why, where at least half of its lines say the same: which quota is used up, which ServiceAccount is missing, which account has lost its right.
+workqueue_retries_total says how often a key came back. Code 403 is a quota, an admission plugin, a policy or a missing right; 5xx a webhook that failed or an API server in trouble. The webhook or policy to which at least half of the refusals go back is named (apiserver_admission_webhook_rejection_count, apiserver_validating_admission_policy_check_total), or else the admission plugin
+(apiserver_admission_controller_admission_duration_seconds with rejected="true"); where a plugin refused hardly any, 403 is a right that is missing. The controller manager's log says more, where at least half of its lines say the same: which quota is used up, which ServiceAccount is missing, which account has lost its right.
 
 **Charged.** The waiting for the controller: all of it from 20 % refusals on, where a batch hardly ever gets beyond two pods, and in proportion below. Pods that are made one at a time also cost much more CPU, so that a machine which is full of them is full for that reason.
 
@@ -74,6 +94,9 @@ func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
 	if most >= 500 {
 		resource, cause, look = "webhook", "a webhook that failed, or an API server in trouble", "the admission webhooks for pods (failurePolicy, their backends), and the FailedCreate events of the ReplicaSets, which have the reason"
 	}
+	if most == http.StatusUnprocessableEntity {
+		resource, cause, look = "policy", "they are not valid, or a policy says so", "what the pod template says and what mutating webhooks and policies make of it: the FailedCreate events of the ReplicaSets have the field"
+	}
 	outcome := fmt.Sprintf("%.0f %% of the pods that %s creates (code %d); after each refusal the controller starts again with one pod at a time and waits longer", 100*float64(refused)/float64(all), who, most)
 	if refused == all {
 		outcome = fmt.Sprintf("every pod that %s creates (code %d), so that none comes; after each refusal the controller waits longer", who, most)
@@ -84,6 +107,9 @@ func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
 		outcome = fmt.Sprintf("%.0f %% of the ReplicaSets that %s creates (code %d), before which there are no pods of a Deployment; after each refusal the controller waits longer", 100*made.share(), who, most)
 	}
 	by, named := refuser(v, float64(refused))
+	if !named && most == http.StatusForbidden {
+		by, named = nobody(v, float64(refused), made)
+	}
 	if named {
 		resource, cause, look = by.resource, by.cause, by.look
 	}
@@ -106,11 +132,17 @@ func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
 	}
 	if named {
 		f.Sources++
-		f.Summary += fmt.Sprintf(" It is %s.", cause)
 		f.Evidence = append(f.Evidence, by.evidence)
+		if !by.general {
+			f.Summary += fmt.Sprintf(" It is %s.", cause)
+		}
 	}
+	exactly := false
 	if l, ok := v.Log(diagnose.ControllerManager, "create-refused"); ok && l.Count > 0 {
-		told(&f, l, made.resource, named)
+		exactly = told(&f, l, made.resource, named && !by.general)
+	}
+	if by.general && !exactly {
+		f.Summary += fmt.Sprintf(" It is %s.", cause)
 	}
 	if n, ok := v.Increase(diagnose.ControllerManager, "workqueue_retries_total", diagnose.Labels{"name": queues}); ok && n > 0 {
 		f.Sources++
@@ -147,8 +179,8 @@ func madeBy(v *diagnose.View, resource string) making {
 }
 
 // told adds what the controller's log says of the refusals, which names whoever is
-// behind them where no metric does.
-func told(f *diagnose.Finding, l diagnose.Logged, resource string, named bool) {
+// behind them where no metric does; it says whether it could.
+func told(f *diagnose.Finding, l diagnose.Logged, resource string, named bool) (exactly bool) {
 	reason := l.Most.Object
 	f.Sources++
 	text := "the last says: " + reason
@@ -157,7 +189,7 @@ func told(f *diagnose.Finding, l diagnose.Logged, resource string, named bool) {
 	}
 	f.Evidence = append(f.Evidence, diagnose.Evidence{Kind: "pattern", Ref: "logs: kube-controller-manager, create-refused", Value: float64(l.Count), Unit: "lines", Text: text})
 	if 2*l.MostCount < l.Count { // no reason is most of them
-		return
+		return false
 	}
 	if named {
 		if _, words, ok := strings.Cut(reason, "denied the request: "); ok {
@@ -165,12 +197,13 @@ func told(f *diagnose.Finding, l diagnose.Logged, resource string, named bool) {
 		} else if _, words, ok := strings.Cut(reason, "failed to call webhook: "); ok {
 			f.Summary += fmt.Sprintf(" What the API server says of the calls: %s", sentence(words))
 		}
-		return
+		return false
 	}
 	policy, mutates := strings.CutPrefix(reason, "policy '")
 	quota, isQuota := strings.CutPrefix(reason, "exceeded quota: ")
 	missing, isAccount := strings.CutPrefix(reason, "error looking up service account ")
 	user, isRight := strings.CutPrefix(reason, "User ")
+	fault, isInvalid := strings.CutPrefix(reason, "is invalid: ")
 	switch {
 	case mutates:
 		name, _, _ := strings.Cut(policy, "'")
@@ -195,6 +228,11 @@ func told(f *diagnose.Finding, l diagnose.Logged, resource string, named bool) {
 		f.Cause = fmt.Sprintf("there is no ServiceAccount %s", name)
 		f.Summary = fmt.Sprintf("Pods are to run as the ServiceAccount %s, which is not there. %s", name, f.Summary)
 		f.Advice.Text = fmt.Sprintf("Create the ServiceAccount %s, or name another in the pods' serviceAccountName.", name)
+	case isInvalid:
+		f.Resource = "policy"
+		f.Cause = fmt.Sprintf("the %s are not valid: %s", resource, fault)
+		f.Summary += fmt.Sprintf(" They are not valid: %s", sentence(fault))
+		f.Advice.Text = "Correct the field in the workload's template, or what changes it on the way: kubectl create --dry-run=server of the template alone tells whether a mutating webhook or policy does."
 	case isRight:
 		name, what, _ := strings.Cut(user, " cannot ")
 		f.Resource = "policy"
@@ -203,7 +241,9 @@ func told(f *diagnose.Finding, l diagnose.Logged, resource string, named bool) {
 		f.Advice.Text = fmt.Sprintf("Give the account %s the right back: look at its ClusterRoleBinding and ClusterRole. The API server puts its own system:… roles right when it starts (unless rbac.authorization.kubernetes.io/autoupdate is false).", name)
 	default:
 		f.Summary += fmt.Sprintf(" It says: %s", sentence(reason))
+		return false
 	}
+	return true
 }
 
 // sentence ends somebody else's words with a full stop, unless they were cut.
@@ -218,6 +258,7 @@ func sentence(words string) string {
 type answer struct {
 	resource, cause, look string
 	evidence              diagnose.Evidence
+	general               bool // which kind of thing it is; the log may know which one
 }
 
 // refuser names the webhook or policy to which at least half of the refusals go
@@ -245,5 +286,45 @@ func refuser(v *diagnose.View, refused float64) (a answer, ok bool) {
 		a.evidence = diagnose.Evidence{Kind: "rate", Ref: fmt.Sprintf("%s{%s=%q}", c.metric, c.label, name), Value: by[0].Value, Unit: "requests", Text: "refused by it"}
 		return a, true
 	}
+	by, _ := v.IncreaseBy(diagnose.APIServer, plugins, "name", diagnose.Labels{"operation": "CREATE", "rejected": "true"})
+	for _, p := range by {
+		if p.Label == ofNodes || p.Value < refused/2 {
+			continue
+		}
+		r, ok := refusers[p.Label]
+		if !ok {
+			r.resource, r.cause, r.look = "policy", "the admission plugin "+p.Label, "what the admission plugin "+p.Label+" wants"
+		}
+		return answer{resource: r.resource, cause: r.cause, look: r.look, general: true, evidence: diagnose.Evidence{
+			Kind: "rate", Ref: fmt.Sprintf(`%s{name=%q,rejected="true"}`, plugins, p.Label), Value: p.Value, Unit: "requests", Text: "refused by the admission plugin " + p.Label,
+		}}, true
+	}
 	return a, false
+}
+
+// nobody is what it means that no admission plugin refused what came back with 403:
+// it got no further than to the question whether the account may do so.
+func nobody(v *diagnose.View, refused float64, m making) (a answer, ok bool) {
+	if asked, known := v.Increase(diagnose.APIServer, plugins, diagnose.Labels{"operation": "CREATE", "rejected": "false"}); !known || asked == 0 {
+		return a, false
+	}
+	said := 0.0
+	by, _ := v.IncreaseBy(diagnose.APIServer, plugins, "name", diagnose.Labels{"operation": "CREATE", "rejected": "true"})
+	for _, p := range by {
+		if p.Label != ofNodes {
+			said += p.Value
+		}
+	}
+	if said > refused/2 {
+		return a, false
+	}
+	account := "the account of " + m.who
+	return answer{
+		resource: "policy", general: true,
+		cause: fmt.Sprintf("a missing right: no admission plugin refused them, so that %s may not create %s", account, m.resource),
+		look:  fmt.Sprintf("the rights of %s: its ClusterRole (system:controller:…) and the ClusterRoleBinding. The API server puts its own system:… roles right when it starts (unless rbac.authorization.kubernetes.io/autoupdate is false)", account),
+		evidence: diagnose.Evidence{
+			Kind: "rate", Ref: plugins + `{operation="CREATE",rejected="true"}`, Value: said, Unit: "requests", Text: "were refused by an admission plugin: the others got no further than to authorization",
+		},
+	}, true
 }

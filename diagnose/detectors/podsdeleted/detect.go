@@ -18,10 +18,10 @@ var Detector = diagnose.Detector{
 	Name:  "pods-deleted",
 	Title: "A client has pods made again while others wait for them",
 	Doc: `A workload's controller makes a new pod for each that is deleted, and all of them anew when the workload's template changes. Somebody who deletes pods while others wait for them (a job that
-tests failures, a descheduler, an operator that restarts what it does not know), or who changes templates again and again (a reloader, two deployers that disagree), has everything done again: created, decided, bound, started, watched. All of it looks like more load.
+tests failures, a descheduler, an operator that restarts what it does not know), or who changes templates again and again (a reloader, two deployers that disagree), or who takes the labels away by which a controller knows its pods, has everything done again: created, decided, bound, started, watched. All of it looks like more load.
 
 **Evidence.** Workloads had at least 20 pods made beyond what they asked for. Clients that are neither part of the control plane nor of the load deleted or evicted at least 20 pods, and 5 % of those that were seen, as the requests say; or
-they changed workloads, and controllers made at least 3 ReplicaSets or revisions more than there are workloads.
+they changed workloads, and controllers made at least 3 ReplicaSets or revisions more than there are workloads; or they wrote to at least 20 pods, no more than twice as often as pods were made beyond what was asked for, and to no workload.
 
 **Charged.** Of the waiting for a controller, what is of pods that replace others: they were due with their workload, long ago. A machine that is full is full for this work too, by its share of all pods.
 
@@ -53,6 +53,9 @@ func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
 	r := replaced(v)
 	if by, revisions, ok := changes(v); ok && n < few && v.StagesOK && r.pods >= few {
 		return diagnose.Found(restarted(v, r, by, revisions))
+	}
+	if by, writes, ok := relabels(v); ok && n < few && v.StagesOK && r.pods >= few && 2*r.pods >= writes {
+		return diagnose.Found(orphaned(v, r, by, writes))
 	}
 	switch {
 	case n == 0:
@@ -151,6 +154,51 @@ func restarted(v *diagnose.View, r again, by string, revisions int) diagnose.Fin
 			{Kind: "pattern", Ref: "pods", Value: float64(r.pods), Unit: "pods", Text: fmt.Sprintf("%d of %d pods were made beyond what their workloads asked for", r.pods, v.Counts.Seen)},
 		},
 		Advice:    diagnose.Advice{Text: fmt.Sprintf("Look at what %s changes: an annotation with a time or a checksum in the pod template restarts all pods. kubectl rollout history, and the managedFields of the workload, show who sets which field.", by)},
+		RefutedBy: "a run without it in which as many pods are made",
+	}
+	if !v.Symptom() || f.Claims[diagnose.Controller] == 0 {
+		f.Class, f.Claims, f.Consumes, f.Stage = diagnose.Waste, nil, false, ""
+		f.Cost = v.CostOf(v.TalksOf(func(t *diagnose.Talk) bool { return t.Agent == by }), "")
+	}
+	return f
+}
+
+// relabels says which client wrote most to pods themselves, and how often; ok is false
+// where a client wrote workloads, which may be why there are more pods.
+func relabels(v *diagnose.View) (by string, writes int, ok bool) {
+	wrote := map[string]int{}
+	for _, t := range v.TalksOf(func(t *diagnose.Talk) bool {
+		return (t.Verb == "patch" || t.Verb == "update") && !t.Harness && !diagnose.OfCluster(t.Agent)
+	}) {
+		switch t.Resource {
+		case "pods":
+			wrote[t.Agent] += succeeded(&t)
+		case "deployments", "deployments/scale", "replicasets", "replicasets/scale", "statefulsets", "statefulsets/scale", "daemonsets", "jobs", "replicationcontrollers", "replicationcontrollers/scale":
+			return "", 0, false
+		}
+	}
+	for agent, n := range wrote {
+		if n > wrote[by] || n == wrote[by] && agent < by {
+			by = agent
+		}
+	}
+	return by, wrote[by], wrote[by] >= few
+}
+
+// orphaned is the finding of a client that takes pods away from their controllers.
+func orphaned(v *diagnose.View, r again, by string, writes int) diagnose.Finding {
+	f := diagnose.Finding{
+		Class: diagnose.Bottleneck, Component: "client:" + by, Stage: diagnose.Controller, Resource: "cpu", Sources: 2, Consumes: true,
+		// The requests do not say which field was written.
+		Grade:   diagnose.Likely,
+		Cause:   fmt.Sprintf("%s changes pods, and controllers make others in their place", by),
+		Summary: fmt.Sprintf("%s changes pods, %d times; nobody deleted any, and yet controllers made %d of %d pods beyond what their workloads asked for, each with all the work of a new one: a pod whose labels or owner no longer fit its controller's selector does not count for it.", by, writes, r.pods, v.Counts.Seen),
+		Claims:  map[string]float64{diagnose.Controller: v.Excess(diagnose.Controller) * r.share()},
+		Evidence: []diagnose.Evidence{
+			{Kind: "rate", Ref: "requests: patch and update pods by " + by, Value: float64(writes), Unit: "requests", Text: "wrote to pods"},
+			{Kind: "pattern", Ref: "pods", Value: float64(r.pods), Unit: "pods", Text: fmt.Sprintf("%d of %d pods were made beyond what their workloads asked for", r.pods, v.Counts.Seen)},
+		},
+		Advice:    diagnose.Advice{Text: fmt.Sprintf("Look at what %s writes: a pod's labels (pod-template-hash among them) and ownerReferences belong to its controller. The managedFields of a pod show who set which field; pods that no controller owns stay until somebody deletes them.", by)},
 		RefutedBy: "a run without it in which as many pods are made",
 	}
 	if !v.Symptom() || f.Claims[diagnose.Controller] == 0 {

@@ -44,7 +44,9 @@ stage queue. scheduler_scheduling_attempt_duration_seconds counts attempts by th
 
 Where at least 20 pods wait on average, and the scheduler has less than a tenth as many in all of its queues and tried none, they are not its own: they name another scheduler (spec.schedulerName), or it does not lead (leader_election_master_status).
 
-**Claims.** The share of stage queue that these queues held.
+Where at least half of the pending pods are not of the load, they are not what the load's pods wait for as such: the finding is then that the scheduler tries them in vain, where at least half of its attempts are.
+
+**Claims.** The share of stage queue that these queues held; where they hold others' pods, the share of the attempts that went to these.
 
 **Look-alikes.** Pods in the active queue: the loop (scheduling-loop), a starved scheduler (component-cpu, machine-cpu). Pods that wait in bind: scheduler-limit, prebind-wait. Pods for which others are evicted: preemption.`,
 	Detect: detect,
@@ -85,6 +87,12 @@ func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
 		return diagnose.NotThere("of %.0f pods pending at the scheduler on average, %.0f were set aside", total, parked)
 	}
 	share := parked / total
+	if mine, known := v.Waiting(stage); known && total-mine >= max(crowd, most*total) {
+		if f, ok := before(v, stage, lost, total-mine, total); ok {
+			return diagnose.Found(f)
+		}
+		return diagnose.NotThere("of %.0f pods pending at the scheduler on average, %.0f were set aside, and all but %.0f are not of this load", total, parked, mine)
+	}
 	f := diagnose.Finding{
 		Class: diagnose.Bottleneck, Component: diagnose.Scheduler, Stage: diagnose.Queue, Resource: "backoff", Sources: 1,
 		Claims: map[string]float64{stage: share * lost},
@@ -248,6 +256,38 @@ func unclaimed(v *diagnose.View, stage string, lost, pending float64) (f diagnos
 		f.Cause = "kube-scheduler leads and does not have the pods: they name another scheduler, or it sees none"
 		f.Evidence = append(f.Evidence, diagnose.Evidence{Kind: "pattern", Ref: `leader_election_master_status{component="kube-scheduler"}`, Value: leads.Mean, Unit: "1", Text: "1 is a leader"})
 		f.Advice.Text = "Look at spec.schedulerName of a waiting pod, and whether that scheduler runs; if it is default-scheduler, at what kube-scheduler's log says of its watches."
+	}
+	return f, true
+}
+
+// before finds that the scheduler was busy with pods which are not of the load and fit
+// on no node: it tries each, says so in its status, and tries it again.
+func before(v *diagnose.View, stage string, lost, others, total float64) (f diagnose.Finding, ok bool) {
+	all, known := v.Increase(diagnose.Scheduler, "scheduler_schedule_attempts_total", nil)
+	scheduled, _ := v.Increase(diagnose.Scheduler, "scheduler_schedule_attempts_total", diagnose.Labels{"result": "scheduled"})
+	failed := all - scheduled
+	if !known || failed < crowd || failed < most*all {
+		return f, false
+	}
+	f = diagnose.Finding{
+		Class: diagnose.Bottleneck, Component: diagnose.Scheduler, Stage: diagnose.Queue, Resource: "loop", Sources: 2,
+		// That it tried them is sure; whether they stood before the load's pods in the
+		// queue, which is by priority and then by age, is not.
+		Grade:   diagnose.Likely,
+		Cause:   fmt.Sprintf("the scheduler tries %.0f pods of others that fit on no node", others),
+		Summary: fmt.Sprintf("%.0f of the %.0f pods that wait at the scheduler are not of this load: it tried such pods %.0f times in vain, %.0f %% of all its attempts, while the load's pods waited for their turn.", others, total, failed, 100*failed/all),
+		Claims:  map[string]float64{stage: lost * failed / all},
+		Evidence: []diagnose.Evidence{
+			{Kind: "wait", Ref: `scheduler_pending_pods{component="kube-scheduler"}`, Value: total, Unit: "pods", Text: fmt.Sprintf("are pending on average, %.0f of them not of this load", others)},
+			{Kind: "rate", Ref: `scheduler_schedule_attempts_total{component="kube-scheduler"}`, Value: failed, Unit: "attempts", Text: fmt.Sprintf("of %.0f found no node", all)},
+		},
+		Advice:    diagnose.Advice{Text: "Look at whose pods are pending (kubectl get pods -A --field-selector=status.phase=Pending) and at their priority: pods of a higher PriorityClass are tried first, also those that fit nowhere. Delete them, give them a lower class, bound them by a ResourceQuota, or hold them back with schedulingGates until there is room."},
+		RefutedBy: "a run without these pods in which the others wait as long",
+	}
+	if plugins, refusals := refusing(v); len(plugins) > 0 {
+		f.Sources++
+		f.CodePath = "plugin " + strings.Join(plugins, " and ")
+		f.Evidence = append(f.Evidence, diagnose.Evidence{Kind: "pattern", Ref: `scheduler_unschedulable_pods{component="kube-scheduler"}`, Value: refusals, Unit: "pods", Text: fmt.Sprintf("plugin %s refused most of them, on average", strings.Join(plugins, " and "))})
 	}
 	return f, true
 }

@@ -171,15 +171,32 @@ func fullest(v *diagnose.View) (most diagnose.Resource, ok bool) {
 	return most, ok
 }
 
+// few pods that never came may be an accident of the end, and spare is the share of them
+// up to which some were asked for all the same.
+const few, spare = 10, 0.05
+
 // nobodyAsks says so where nothing even tried to create the pods that never came.
 func nobodyAsks(v *diagnose.View, f *diagnose.Finding) bool {
-	if asked := v.TalksOf(func(t *diagnose.Talk) bool { return t.Verb == "create" && t.Resource == "pods" }); len(asked) > 0 {
-		return false
+	never, asked := 0, 0
+	for _, n := range v.NeverCreated() {
+		never += n
 	}
-	f.Summary = fmt.Sprintf("None of %d pods came, and nobody asked the API server to create one: the controller that makes them does not run, does not see what was asked for, or is stuck; the cause is unknown.", v.Counts.Expected)
-	f.Evidence = append(f.Evidence, diagnose.Evidence{Kind: "rate", Ref: "requests: create pods", Value: 0, Unit: "requests", Text: "to create a pod"})
-	f.Advice.Text = "Look whether the controller runs at all: --controllers of kube-controller-manager, who holds its lease, what it may list and watch, and what its log says."
-	return true
+	for _, t := range v.TalksOf(func(t *diagnose.Talk) bool { return t.Verb == "create" && t.Resource == "pods" }) {
+		asked += t.Count
+	}
+	switch {
+	case v.Counts.Seen == 0 && asked == 0:
+		f.Summary = fmt.Sprintf("None of %d pods came, and nobody asked the API server to create one: the controller that makes them does not run, does not see what was asked for, or is stuck; the cause is unknown.", v.Counts.Expected)
+		f.Evidence = append(f.Evidence, diagnose.Evidence{Kind: "rate", Ref: "requests: create pods", Value: 0, Unit: "requests", Text: "to create a pod"})
+		f.Advice.Text = "Look whether the controller runs at all: --controllers of kube-controller-manager, who holds its lease, what it may list and watch, and what its log says."
+		return true
+	case v.Counts.Seen > 0 && never >= few && float64(asked-v.Counts.Seen) <= spare*float64(never):
+		f.Summary = fmt.Sprintf("%d of %d pods never came, and nobody asked the API server to create them, while the controller made the %d others: either it leaves their workloads alone, or it stopped; the cause is unknown.", never, v.Counts.Expected, v.Counts.Seen)
+		f.Evidence = append(f.Evidence, diagnose.Evidence{Kind: "rate", Ref: "requests: create pods", Value: float64(asked), Unit: "requests", Text: fmt.Sprintf("to create a pod, of which there are %d", v.Counts.Seen)})
+		f.Advice.Text = "Look at a workload without pods (kubectl get deployments, and describe one): whether it is paused (spec.paused), what its spec.replicas and its conditions say, and whether it has a ReplicaSet. If it is only the late ones that have none: at the controller's lease, its rights and its log."
+		return true
+	}
+	return false
 }
 
 func detect(v *diagnose.View, earlier []diagnose.Finding) diagnose.Outcome {
@@ -227,7 +244,7 @@ func detect(v *diagnose.View, earlier []diagnose.Finding) diagnose.Outcome {
 	if most == diagnose.Start {
 		waitsForVolumes(v, &f)
 	}
-	if most == diagnose.Controller && v.Counts.Seen == 0 && v.HasRequests && nobodyAsks(v, &f) {
+	if most == diagnose.Controller && v.HasRequests && nobodyAsks(v, &f) {
 		// Whatever else waited, no pod waited for it.
 	} else if r, full := fullest(v); !nameWaiting(v, &f, most, left[most]) && full {
 		f.Class, f.Component, f.Resource = diagnose.Capacity, r.Component, r.Kind
