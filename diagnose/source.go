@@ -82,6 +82,8 @@ var Metrics = []string{
 	"apiserver_request_aborts_total",
 	"apiserver_request_body_size_bytes_count",
 	"apiserver_request_body_size_bytes_sum",
+	"apiserver_request_duration_seconds_count",
+	"apiserver_request_duration_seconds_sum",
 	"apiserver_request_filter_duration_seconds_count",
 	"apiserver_request_filter_duration_seconds_sum",
 	"apiserver_request_terminations_total",
@@ -97,6 +99,8 @@ var Metrics = []string{
 	"etcd_debugging_server_alarms",
 	"etcd_disk_backend_commit_duration_seconds_count",
 	"etcd_disk_backend_commit_duration_seconds_sum",
+	"etcd_disk_backend_defrag_duration_seconds_count",
+	"etcd_disk_backend_defrag_duration_seconds_sum",
 	"etcd_disk_wal_fsync_duration_seconds_count",
 	"etcd_disk_wal_fsync_duration_seconds_sum",
 	"etcd_mvcc_db_total_size_in_bytes",
@@ -165,6 +169,8 @@ func ThinSeries(metric string, labels map[string]string) bool {
 		return labels["le"] == "0.005"
 	case "apiserver_admission_controller_admission_duration_seconds_sum":
 		return (labels["name"] == "ResourceQuota" || strings.HasSuffix(labels["name"], "AdmissionPolicy")) && labels["operation"] == "CREATE"
+	case "apiserver_request_duration_seconds_count", "apiserver_request_duration_seconds_sum":
+		return labels["verb"] == "POST" && labels["resource"] == "pods" && labels["subresource"] == ""
 	case "apiserver_admission_controller_admission_duration_seconds_count":
 		return labels["operation"] == "CREATE" && (labels["rejected"] == "true" || labels["name"] == "NamespaceLifecycle")
 	}

@@ -102,3 +102,21 @@ func overlaps(windows []record.Window, start time.Time, from, to float64) bool {
 	}
 	return false
 }
+
+// Stopped is in which share of the moments of a window a process of the component was
+// stopped, by a signal or a debugger, and of how many. ok is false where that was not
+// recorded.
+func (v *View) Stopped(component string, w record.Window) (share float64, n int, ok bool) {
+	stopped := 0
+	for _, p := range v.processes[component] {
+		for _, s := range p.samples {
+			at := time.UnixMicro(s.TimeMicros)
+			if s.Stopped < 0 || at.Before(w.Start) || at.After(w.End) {
+				continue
+			}
+			n++
+			stopped += int(s.Stopped)
+		}
+	}
+	return float64(stopped) / float64(max(1, n)), n, n > 0
+}

@@ -115,6 +115,14 @@ var Rules = []Rule{
 		Quiet:   []Line{{Series: `etcd_disk_backend_commit_duration_seconds_count{job="etcd",instance="a"}`, Rate: 10}},
 	},
 	{
+		Alert: "EtcdIsDefragmentedOften", Detector: "etcd-defrag", Severity: Info, Component: "etcd",
+		Expr:    `rate(etcd_disk_backend_defrag_duration_seconds_sum[W]) >= 0.05`,
+		Summary: "{{ $labels.instance }} is defragmented {{ $value | humanizePercentage }} of the time, in which it serves nobody",
+		Look:    "Who asks for it: a cron job, an operator, etcdctl defrag.",
+		Fires:   []Line{{Series: `etcd_disk_backend_defrag_duration_seconds_sum{job="etcd",instance="a"}`, Rate: 0.2}},
+		Quiet:   []Line{{Series: `etcd_disk_backend_defrag_duration_seconds_sum{job="etcd",instance="a"}`, Rate: 0.001}},
+	},
+	{
 		Alert: "NodesAreGivenUp", Detector: "nodes-given-up", Severity: Warning, Component: "kube-controller-manager",
 		Expr: `sum by (job) (node_collector_unhealthy_nodes_in_zone) >= 0.1 * sum by (job) (node_collector_zone_size)
   and sum by (job) (node_collector_unhealthy_nodes_in_zone) > 0`,

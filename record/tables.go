@@ -66,6 +66,7 @@ type ProcessSample struct {
 	ThrottledSeconds    float64 `parquet:"throttled_s" json:"throttled"`              // by its cgroup's CPU quota; -1 unknown
 	ThrottledPeriods    int64   `parquet:"throttled_periods" json:"throttledPeriods"` // -1 unknown
 	Periods             int64   `parquet:"periods" json:"periods"`                    // quota periods passed; -1 unknown
+	Stopped             int32   `parquet:"stopped" json:"stopped" absent:"-1"`        // 1 by a signal or a debugger at this moment; -1 unknown
 }
 
 // ProcessExit is the end of a process, told by the kernel: also of one that

@@ -128,7 +128,9 @@ func (s *session) startCollectors(ctx context.Context) (asking, reading *collect
 			lo.Files = append(lo.Files, logs.File{Component: app.Name, Path: app.Log})
 		}
 	}
-	mo.Targets = append(mo.Targets, metrics.Local("kubedyno", fmt.Sprintf("kubedyno@%d", os.Getpid()), promhttp.HandlerFor(introspect.NewRegistry(), promhttp.HandlerOpts{})))
+	self := metrics.Local("kubedyno", fmt.Sprintf("kubedyno@%d", os.Getpid()), promhttp.HandlerFor(introspect.NewRegistry(), promhttp.HandlerOpts{}))
+	self.Seldom = true
+	mo.Targets = append(mo.Targets, self)
 	s.process = process.New(co)
 	s.objects = objects.New(objects.Options{Config: rc, Run: s.watchedRun(), Claims: level != experiment.LevelMinimal || s.o.Experiment.MakesClaims()})
 	watch := objects.LivesOptions{

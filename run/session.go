@@ -259,7 +259,7 @@ func (s *session) perform(ctx context.Context) (err error) {
 	}()
 	s.attach(process.Component{Name: load.ProcessName, PID: worker.PID(), Cgroup: s.target.LoadCgroup()})
 	if s.metrics != nil {
-		s.metrics.Add(metrics.Target{Component: load.ProcessName, Instance: loadInstance(worker), URL: worker.MetricsURL()})
+		s.metrics.Add(metrics.Target{Component: load.ProcessName, Instance: loadInstance(worker), URL: worker.MetricsURL(), Seldom: true})
 	}
 	if err := s.addHarness(record.Component{
 		Name: load.ProcessName, PID: worker.PID(), CPU: s.o.Experiment.Cluster.Components[load.ProcessName].CPU,
@@ -540,7 +540,7 @@ func (s *session) startHollowNodes(ctx context.Context) error {
 func (s *session) joinHollow(h hollowProcess) error {
 	s.attach(process.Component{Name: hollow.UserAgent, PID: h.PID, Cgroup: h.Cgroup})
 	if s.metrics != nil {
-		s.metrics.Add(metrics.Target{Component: hollow.UserAgent, Instance: fmt.Sprintf("%s@%d", hollow.UserAgent, h.PID), URL: h.MetricsURL})
+		s.metrics.Add(metrics.Target{Component: hollow.UserAgent, Instance: fmt.Sprintf("%s@%d", hollow.UserAgent, h.PID), URL: h.MetricsURL, Seldom: true})
 	}
 	return s.addHarness(record.Component{Name: hollow.UserAgent, PID: h.PID, CPU: h.CPU})
 }

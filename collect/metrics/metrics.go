@@ -51,6 +51,9 @@ type Target struct {
 	Changes bool
 	// Job is the job label; Component where empty.
 	Job string
+	// Seldom is a target of which nobody looks at single seconds, as of the load
+	// generator: it is asked at Later and where a phase begins or ends.
+	Seldom bool
 }
 
 // A Missing component has no metrics here, and why.
@@ -258,6 +261,9 @@ func (c *Collector) interval(s *scraper) time.Duration {
 	phase := time.Since(c.edge)
 	c.mu.Unlock()
 	least := max(c.o.Interval, min(phase/enough, c.o.Later))
+	if s.t.Seldom {
+		least = max(c.o.Interval, c.o.Later)
+	}
 	return max(least, min(s.rest(), longest))
 }
 

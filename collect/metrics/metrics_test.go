@@ -351,7 +351,7 @@ func TestInterval(t *testing.T) {
 func TestIntervalOfLongPhase(t *testing.T) {
 	for _, full := range []bool{false, true} {
 		c := New(Options{Interval: time.Second, Later: 5 * time.Second, Full: full, Targets: []Target{Local("kubedyno", "me", http.NotFoundHandler())}})
-		s := c.targets[0]
+		s, seldom := c.targets[0], newScraper(Target{Component: "load", Seldom: true})
 		c.out = &memory{}
 		c.note = func(record.Gap) {}
 		for _, p := range []struct{ lasted, want time.Duration }{
@@ -364,6 +364,13 @@ func TestIntervalOfLongPhase(t *testing.T) {
 			}
 			if got := c.interval(s); got.Round(100*time.Millisecond) != p.want {
 				t.Errorf("after %v, full %v: %v", p.lasted, full, got)
+			}
+			want := 5 * time.Second
+			if full {
+				want = time.Second
+			}
+			if got := c.interval(seldom); got != want {
+				t.Errorf("after %v, full %v, of what is seldom looked at: %v", p.lasted, full, got)
 			}
 		}
 		if _, err := c.Now(t.Context()); err != nil {

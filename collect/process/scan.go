@@ -208,6 +208,9 @@ func (s *scanner) process(pid int32, name string, now time.Time, at int64, known
 		RunDelaySeconds: -1, ReadBytes: -1, WriteBytes: -1, VoluntarySwitches: -1, InvoluntarySwitches: -1,
 		FDs: -1, ThrottledSeconds: -1, ThrottledPeriods: -1, Periods: -1,
 	}
+	if st.state == 'T' || st.state == 't' { // proc_pid_stat(5)
+		row.Stopped = 1
+	}
 	idle := !p.written.IsZero() && unmoved(p.last, row)
 	if idle && !all && p.component == "" && now.Sub(p.written) < repeat {
 		// Idle: one read was enough. The row is held, and written when the
@@ -239,7 +242,7 @@ func (s *scanner) process(pid int32, name string, now time.Time, at int64, known
 func unmoved(a, b record.ProcessSample) bool {
 	return a.UserSeconds == b.UserSeconds && a.SystemSeconds == b.SystemSeconds &&
 		a.MajorFaults == b.MajorFaults && a.MinorFaults == b.MinorFaults && a.Threads == b.Threads && a.RSSBytes == b.RSSBytes && a.PPID == b.PPID &&
-		a.Component == b.Component
+		a.Component == b.Component && a.Stopped == b.Stopped
 }
 
 func (s *scanner) write(p *proc, at time.Time) {

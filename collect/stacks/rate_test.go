@@ -7,7 +7,7 @@ import (
 
 // What happens regularly is sampled as often as its length says, whenever it begins.
 func TestRateIsInStepWithNothing(t *testing.T) {
-	const length = 0.2 // of the time between two samples
+	const length = 0.2                                                            // of the time between two samples
 	for _, every := range []float64{0.004, 0.01, 0.1, 0.2, 1, 2, 5, 10, 15, 30} { // seconds
 		for begin := 0.0; begin < 1; begin += 0.05 {
 			hits, n := 0, 150

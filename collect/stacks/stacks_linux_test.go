@@ -147,7 +147,7 @@ func (s *tables) frames(match func(record.StackSample) bool) (stacks [][]string)
 // needPerf skips where the kernel really refuses.
 func needPerf(t testing.TB) {
 	t.Helper()
-	rings, err := openRings(10*time.Millisecond)
+	rings, err := openRings(10 * time.Millisecond)
 	if errors.Is(err, collect.ErrNotSupported) {
 		t.Skip(err)
 	}

@@ -27,6 +27,7 @@ import (
 	"github.com/kubedyno/kubedyno/diagnose/detectors/encryption"
 	"github.com/kubedyno/kubedyno/diagnose/detectors/ended"
 	"github.com/kubedyno/kubedyno/diagnose/detectors/etcdcommits"
+	"github.com/kubedyno/kubedyno/diagnose/detectors/etcddefrag"
 	"github.com/kubedyno/kubedyno/diagnose/detectors/etcdnetwork"
 	"github.com/kubedyno/kubedyno/diagnose/detectors/etcdspace"
 	"github.com/kubedyno/kubedyno/diagnose/detectors/etcdsync"
@@ -114,6 +115,7 @@ var All = []diagnose.Detector{
 	sharedquota.Detector,
 	tiedcpus.Detector,
 	diskneighbour.Detector,
+	etcddefrag.Detector,
 	etcdcommits.Detector,
 	etcdsync.Detector,
 	etcdnetwork.Detector,

@@ -48,6 +48,7 @@
 //	etcd syncs 0.9 each 20ms        busy share of the log's writer, and its mean sync
 //	still kube-scheduler 10s to 15s
 //	                                no thread of it ran then
+//	stopped kube-apiserver 0.8      in that share of the moments at which it was looked at
 //	ended kube-scheduler 137 at 5s  its exit status, and the run ended with it
 //	stuck 3; lost 2                 pods never running; never seen
 //	refused 500 for 20s             each pod that a controller creates, so that none comes

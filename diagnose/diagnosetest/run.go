@@ -74,6 +74,7 @@ type script struct {
 	controller, scheduler limit
 	works                 float64
 	still                 map[string]stretch // by component
+	halted                map[string]float64 // share of moments, by component
 	ended                 *ending
 	decides, bind, accept time.Duration
 	decidesMore           time.Duration // for each 1,000 pods
@@ -124,7 +125,7 @@ func Parse(text string) (*Run, error) {
 	s := script{
 		pods: 1500, deployments: 1, cores: 2, busy: -1,
 		controller: limit{qps: 20, burst: 30}, scheduler: limit{qps: 50, burst: 100},
-		decides: time.Millisecond, quotas: map[string]quota{}, written: map[string]float64{}, delayed: map[string]float64{}, flags: map[string][]string{}, still: map[string]stretch{}, healthy: map[string]float64{}, status: record.StatusComplete, no: map[string]bool{}, seed: 1,
+		decides: time.Millisecond, quotas: map[string]quota{}, written: map[string]float64{}, delayed: map[string]float64{}, flags: map[string][]string{}, still: map[string]stretch{}, halted: map[string]float64{}, healthy: map[string]float64{}, status: record.StatusComplete, no: map[string]bool{}, seed: 1,
 	}
 	var lines []string
 	for line := range strings.Lines(text) {
@@ -217,6 +218,8 @@ func (s *script) say(w []string) (err error) {
 	case "ended": // COMPONENT 137 at 5s
 		s.ended = &ending{word(1), int32(num(2)), dur(4).Seconds()}
 		s.status = record.StatusFailed
+	case "stopped":
+		s.halted[word(1)] = num(2)
 	case "still": // COMPONENT 10s to 15s
 		s.still[word(1)] = stretch{dur(2).Seconds(), dur(4).Seconds()}
 	case "pods":
@@ -641,6 +644,9 @@ func (s *script) processTables(r *Run, end float64) {
 					cpu = x.share * (idle*(w.from+settle) + w.from*(busy*float64(s.cores)*(1-s.others)-idle))
 					row.UserSeconds, row.SystemSeconds = 0.7*cpu, 0.3*cpu
 				}
+			}
+			if share := s.halted[x.component]; t > 0 && t <= end && math.Floor((t+1)*share) > math.Floor(t*share) {
+				row.Stopped = 1
 			}
 			row.WriteBytes = int64(s.written[x.component] * load)
 			if share, ok := s.delayed[x.component]; ok {

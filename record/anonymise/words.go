@@ -21,7 +21,7 @@ var words = setOf(`
 	code codec collect collected collection collector collision command commands comment commit common compact compaction complete completed component components
 	condition conditions config configmap configmaps configuration configured connect connected connection connections consistency constraint container containers content context
 	control controller controllermanager controllers controlplane conversion conversions converter copy core coredns cost count counter cpu create created creating creation creator credential credentials critical cronjob crd crds csi csr current custom
-	daemon daemonset daemonsets data database date day db dead deadline debug decode default defaults degraded delay delete deleted deleting deletion demo density deploy deployment deployments
+	daemon daemonset daemonsets data database date day db dead deadline debug decode default defaults defrag degraded delay delete deleted deleting deletion demo density deploy deployment deployments
 	desired detach detached detector dev device devices devtmpfs dialer dial disabled discovery disk dispatch disruption distributed dns docker done down drain driver drivers drop dropped dry dual dump
 	duration dynamic each echo edge edit empty enable enabled end endpoint endpoints endpointslice endpointslices engine entry env environment ephemeral equal error errors establishing
 	etcd etcdserver eval event events evict evicted eviction example exec executing exempt existing exit expand expansion expired experiment export exporter extension external

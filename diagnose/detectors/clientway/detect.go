@@ -136,6 +136,9 @@ func elsewhere(v *diagnose.View, w way) string {
 	if d, ok := v.RunDelay(w.component, v.Load); ok && d >= delayed*w.mean()*w.n {
 		return fmt.Sprintf("its threads waited %.0f s for a CPU", d)
 	}
+	if d, cpu, starved := v.Starved(w.component); starved {
+		return fmt.Sprintf("its threads waited %.0f s for a CPU and ran for %.1f s", d, cpu)
+	}
 	return ""
 }
 

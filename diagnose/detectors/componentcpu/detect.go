@@ -19,10 +19,9 @@ const (
 	// always is the share of stops from which a quota is used up, whoever else
 	// holds pods back.
 	always = 0.9
-	// A component that nobody knows to have a quota is held back where its threads
-	// waited for a CPU ten times as long as they had one (1.4 to 3.5 times in healthy
-	// runs), half a thread of it all the time, on a machine with room.
-	starved, queued, room = 10.0, 0.5, 0.8
+	// room is how busy a machine is at most on which a component that waits for a CPU is
+	// kept from it.
+	room = 0.8
 )
 
 // Detector finds the cause.
@@ -79,6 +78,10 @@ func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
 		_, _, counted := v.Throttled(c.Name, v.Plateau)
 		counted = counted && !byGo
 		if u < usedStopped || (u < used && stops < stopped) || (counted && stops < never) {
+			if f, ok := held(v, c.Name); ok && byGo {
+				found, weights = append(found, f), append(weights, 1)
+				continue
+			}
 			why += fmt.Sprintf("; %s used %.0f %% of its %g CPU", c.Name, 100*u, limit)
 			continue
 		}
@@ -148,13 +151,12 @@ func risk(component string, quota, u, stops float64) diagnose.Finding {
 // held is what is found of a component that something unknown keeps from the CPU.
 func held(v *diagnose.View, component string) (f diagnose.Finding, ok bool) {
 	m, okMachine := v.MachineCPU(v.Plateau)
-	delay, okDelay := v.RunDelay(component, v.Plateau)
-	cpu, okCPU := v.CPU(component, v.Plateau)
+	delay, cpu, starved := v.Starved(component)
 	span := v.Plateau.Seconds()
 	if _, stops, counted := v.Throttled(component, v.Plateau); counted && stops >= never {
 		return f, false // by a quota that is known: shared-quota's
 	}
-	if !okMachine || !okDelay || !okCPU || m.Share >= room || delay < queued*span || delay < starved*cpu {
+	if !starved || !okMachine || m.Share >= room {
 		return f, false
 	}
 	got := cpu / span

@@ -20,6 +20,10 @@ const (
 	// bounce is the part of the pods that waited which may have come through all the same:
 	// samples tell the time of a standstill to the second.
 	bounce = 0.1
+	// seldom is the share of the moments at which a process must have been stopped, and
+	// looks how many there must be: one stop of a second is no habit. All that was lost is
+	// charged from the share half on, and in proportion below.
+	seldom, looks, half = 0.2, 5, 0.5
 )
 
 // Detector finds the cause.
@@ -29,6 +33,8 @@ var Detector = diagnose.Detector{
 	Doc: `A process that was stopped (SIGSTOP, a debugger, a frozen cgroup, a suspended machine) does nothing, answers nobody and writes no log line about it. What waits for it waits until it goes on. Averages over a run hide it: for a few seconds nothing moved, and before and after all was well.
 
 **Evidence.** In two seconds and more the process used no CPU and none of its threads was ever put on one (voluntary and involuntary context switches): the components of a control plane have timers that fire many times a second, and an idle one makes hundreds of switches in each. That no pod came out of the component's stages meanwhile is the second source. All that pods lost that were there at the time is charged; where nobody waited it is a risk.
+
+One that is stopped and goes on within a second, by turns, is told by its state (stopped by a signal or a debugger) in at least a fifth of the moments at which it was looked at, one a second. All that pods lost in its stages is charged where it is half of them, and in proportion below.
 
 Simulated nodes stand still in one process. Where that process does, the run is not valid.
 
@@ -66,6 +72,8 @@ func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
 		})
 		if len(all) > 0 {
 			found = append(found, finding(v, p, all))
+		} else if share, n, ok := v.Stopped(p.component, v.Load); ok && n >= looks && share >= seldom {
+			found = append(found, byTurns(v, p, share, n))
 		}
 	}
 	switch {
@@ -135,4 +143,53 @@ func finding(v *diagnose.View, p part, all []record.Window) diagnose.Finding {
 		f.Summary += " The simulated nodes are a part of the harness: this is no property of the cluster."
 	}
 	return f
+}
+
+// byTurns is the finding of a process that is stopped and let go within a second.
+func byTurns(v *diagnose.View, p part, share float64, n int) diagnose.Finding {
+	name := p.component
+	f := diagnose.Finding{
+		Class: diagnose.Risk, Component: name, Resource: "cpu", Sources: 2, Direct: true,
+		Cause:   fmt.Sprintf("%s is stopped %.0f %% of the time", name, 100*share),
+		Summary: fmt.Sprintf("%s is stopped, by a signal or a debugger, and let go by turns: it stood in %.0f of %d moments at which it was looked at, one a second", name, share*float64(n), n),
+		Evidence: []diagnose.Evidence{
+			{Kind: "wait", Ref: "processes of " + name + ": stopped", Value: share, Unit: "1", Text: fmt.Sprintf("of %d moments it was stopped (state T)", n)},
+		},
+		Advice:    diagnose.Advice{Text: fmt.Sprintf("Find who stops it: a tool that bounds CPU by stopping processes (cpulimit), a debugger or tracer, a script that sends SIGSTOP. It is no CPU quota, and no bound of %s: more resources change nothing. The price of letting it run: none.", name)},
+		RefutedBy: "who sends it SIGSTOP is not found, and its state is never T",
+	}
+	text, suffers := v.Suffers()
+	if !suffers {
+		f.Summary += ". No pod waited for it."
+		return f
+	}
+	f.Claims = map[string]float64{}
+	for _, s := range v.LostStages() {
+		if x := *s.ExcessSeconds * min(1, share/half); x > 0 && (slices.Contains(p.stages, s.Name) || slices.Contains(p.stages, diagnose.Scheduling) && inScheduling(s.Name)) {
+			f.Claims[s.Name] = x
+			if f.Stage == "" {
+				f.Stage = s.Name
+			}
+		}
+	}
+	if len(f.Claims) == 0 {
+		f.Claims = nil
+		f.Summary += ". No pod waited for it."
+		return f
+	}
+	if f.Stage == diagnose.Scheduling {
+		f.Stage = diagnose.Queue
+	}
+	f.Class, f.Suffered = diagnose.Bottleneck, text
+	f.Summary += ": " + text + "."
+	f.Prediction = &diagnose.Prediction{Resource: "unknown", Text: fmt.Sprintf("without the stops %s has all of the time instead of %.0f %%", name, 100*(1-share))}
+	if name == diagnose.Hollow {
+		f.Component, f.Invalidates = "node", true
+		f.Summary += " The simulated nodes are a part of the harness: this is no property of the cluster."
+	}
+	return f
+}
+
+func inScheduling(stage string) bool {
+	return stage == diagnose.Queue || stage == diagnose.Decide || stage == diagnose.Bind
 }
