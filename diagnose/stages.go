@@ -37,8 +37,21 @@ const (
 	littleTolerance   = 0.20 // ∫N dt against X·R
 )
 
-// step is one pod's way through a stage. out is NaN where it never left.
-type step struct{ in, out float64 }
+// step is one pod's way through a stage. out is NaN where it never came out; gone is
+// when it was deleted, 0 where it was not: who is gone waits no longer.
+type step struct{ in, out, gone float64 }
+
+// left is when a pod was in the stage no more, at the latest at the end; sure is false
+// where it was still in it.
+func (s step) left(end float64) (at float64, sure bool) {
+	switch {
+	case !math.IsNaN(s.out):
+		return s.out, true
+	case s.gone > s.in:
+		return min(s.gone, max(end, s.in)), true
+	}
+	return max(end, s.in), false
+}
 
 // accountStages integrates the waiting of every stage from the pods' own
 // timestamps: ∫N dt = Σ (out − in). Gauges of components are not used: a
@@ -69,20 +82,23 @@ func (v *View) accountStages() {
 		created := at(p.CreatedMicros)
 		if p.DueMicros != 0 && p.SentMicros != 0 {
 			due, sent := at(p.DueMicros), at(p.SentMicros)
-			steps[Submit] = append(steps[Submit], step{due, sent})
+			steps[Submit] = append(steps[Submit], step{in: due, out: sent})
 			if p.Owner == "" {
 				// A bare pod's own answer may arrive after the watch event;
 				// the watch is the next stage's start, so it is this one's end.
-				steps[Accept] = append(steps[Accept], step{sent, created})
+				steps[Accept] = append(steps[Accept], step{in: sent, out: created})
 			} else {
 				acked := at(firstSet(p.AckedMicros, p.SentMicros))
 				acked = min(acked, created) // the first pods can overtake the answer
-				steps[Accept] = append(steps[Accept], step{sent, acked})
-				steps[Controller] = append(steps[Controller], step{acked, created})
+				steps[Accept] = append(steps[Accept], step{in: sent, out: acked})
+				steps[Controller] = append(steps[Controller], step{in: acked, out: created})
 			}
 		}
-		bound, running := at(p.BoundMicros), at(p.RunningMicros)
-		steps[Scheduling] = append(steps[Scheduling], step{created, bound})
+		bound, running, gone := at(p.BoundMicros), at(p.RunningMicros), 0.0
+		if p.DeletedMicros != 0 {
+			gone = v.sec(p.DeletedMicros)
+		}
+		steps[Scheduling] = append(steps[Scheduling], step{created, bound, gone})
 		if p.BoundMicros != 0 {
 			reported := math.NaN()
 			if p.RunningMicros != 0 && !v.EndsBound {
@@ -93,10 +109,10 @@ func (v *View) accountStages() {
 				} else {
 					reported = running
 				}
-				steps[Observe] = append(steps[Observe], step{reported, running})
+				steps[Observe] = append(steps[Observe], step{in: reported, out: running})
 			}
 			if !v.EndsBound {
-				steps[Start] = append(steps[Start], step{bound, reported})
+				steps[Start] = append(steps[Start], step{bound, reported, gone})
 			}
 		}
 		first := created
@@ -106,6 +122,9 @@ func (v *View) accountStages() {
 		last := at(v.arrived(p))
 		if math.IsNaN(last) {
 			last = end
+			if gone > first {
+				last = min(gone, end)
+			}
 		}
 		total += last - first
 		for _, pair := range [][2]int64{{p.DueMicros, p.SentMicros}, {p.SentMicros, p.CreatedMicros}, {p.CreatedMicros, p.BoundMicros}, {p.BoundMicros, p.RunningMicros}} {
@@ -118,9 +137,9 @@ func (v *View) accountStages() {
 		for _, late := range v.unborn() {
 			due, sent, acked := v.sec(late.op.DueMicros), v.sec(late.op.SentMicros), v.sec(late.op.DoneMicros)
 			for range late.pods {
-				steps[Submit] = append(steps[Submit], step{due, sent})
-				steps[Accept] = append(steps[Accept], step{sent, acked})
-				steps[Controller] = append(steps[Controller], step{acked, math.NaN()})
+				steps[Submit] = append(steps[Submit], step{in: due, out: sent})
+				steps[Accept] = append(steps[Accept], step{in: sent, out: acked})
+				steps[Controller] = append(steps[Controller], step{in: acked, out: math.NaN()})
 			}
 			owned += late.pods
 			total += float64(late.pods) * (end - due)
@@ -161,9 +180,12 @@ func (v *View) accountStages() {
 			if p.BoundMicros == 0 {
 				continue
 			}
-			s := step{v.sec(p.BoundMicros), math.NaN()}
+			s := step{in: v.sec(p.BoundMicros), out: math.NaN()}
 			if p.RunningMicros != 0 {
 				s.out = v.sec(p.RunningMicros)
+			}
+			if p.DeletedMicros != 0 {
+				s.gone = v.sec(p.DeletedMicros)
 			}
 			steps[Start] = append(steps[Start], s)
 		}
@@ -338,10 +360,8 @@ func (v *View) rejectStages(why string) {
 func integrate(steps []step, healthy, end float64) (wait, excess float64, why string) {
 	var waits, excesses, done []float64
 	for _, s := range steps {
-		out := s.out
-		if math.IsNaN(out) {
-			out = max(end, s.in)
-		} else {
+		out, left := s.left(end)
+		if left {
 			done = append(done, out-s.in)
 		}
 		d := max(0, out-s.in)
@@ -389,6 +409,9 @@ func rates(steps []step) (in, out *float64) {
 //     default (kube_features.go: 1.34, beta, Default: false). Switched on, Bind
 //     still waits for the call (WaitOnFinish), so that the split holds.
 //
+// Where an extender binds (bindVerb), no plugin does, and Bind has no count: what an
+// attempt that succeeded took beyond its cycle is binding then.
+//
 // Waiting on Permit is counted with bind. What is left is queue: watch delivery
 // to the scheduler and its queues, and watch delivery of the binding.
 func (v *View) splitScheduling(total float64) (queue, decide, bind Stage) {
@@ -413,6 +436,12 @@ func (v *View) splitScheduling(total float64) (queue, decide, bind Stage) {
 	}
 	if permit, ok := v.Increase(Scheduler, "scheduler_permit_wait_duration_seconds_sum", nil); ok {
 		b += permit
+	}
+	if bound, ok := v.Increase(Scheduler, point+"_count", map[string]string{"extension_point": "Bind"}); !ok || bound < 0.5*n {
+		// No plugin bound them, so that an extender did, whose time only the attempts have.
+		if all, ok := v.Increase(Scheduler, "scheduler_scheduling_attempt_duration_seconds_sum", map[string]string{"result": "scheduled"}); ok {
+			b = max(b, all-d)
+		}
 	}
 	if cycles < 0.9*n {
 		return reject(fmt.Sprintf("the scheduler's metrics count %.0f cycles for %.0f pods: scrapes are missing", cycles, n))

@@ -53,10 +53,7 @@ func (v *View) Held(during []record.Window, stages []string) (claims map[string]
 	for _, stage := range stages {
 		mine, all, n := 0.0, 0.0, 0
 		for _, s := range v.steps[stage] {
-			out := s.out
-			if math.IsNaN(out) {
-				out = max(end, s.in)
-			}
+			out, _ := s.left(end)
 			lost := max(0, out-s.in-v.healthy[stage])
 			all += lost
 			if lost <= 0 || !overlaps(during, v.Load.Start, s.in, out) {

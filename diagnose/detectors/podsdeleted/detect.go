@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/kubedyno/kubedyno/diagnose"
 	"github.com/kubedyno/kubedyno/record"
@@ -21,7 +22,7 @@ var Detector = diagnose.Detector{
 tests failures, a descheduler, an operator that restarts what it does not know), or who changes templates again and again (a reloader, two deployers that disagree), or who takes the labels away by which a controller knows its pods, has everything done again: created, decided, bound, started, watched. All of it looks like more load.
 
 **Evidence.** Workloads had at least 20 pods made beyond what they asked for. Clients that are neither part of the control plane nor of the load deleted or evicted at least 20 pods, and 5 % of those that were seen, as the requests say; or
-they changed workloads, and controllers made at least 3 ReplicaSets or revisions more than there are workloads; or they wrote to at least 20 pods, no more than twice as often as pods were made beyond what was asked for, and to no workload.
+they changed workloads, and controllers made at least 3 ReplicaSets or revisions more than there are workloads; or they deleted at least 3 ReplicaSets or other owners of pods; or they wrote to at least 20 pods, no more than twice as often as pods were made beyond what was asked for, and to no workload.
 
 **Charged.** Of the waiting for a controller, what is of pods that replace others: they were due with their workload, long ago. A machine that is full is full for this work too, by its share of all pods.
 
@@ -51,19 +52,20 @@ func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
 		}
 	}
 	r := replaced(v)
-	if by, revisions, ok := changes(v); ok && n < few && v.StagesOK && r.pods >= few {
+	if by, revisions, ok := changes(v); ok && n < few && r.pods >= few {
 		return diagnose.Found(restarted(v, r, by, revisions))
 	}
-	if by, writes, ok := relabels(v); ok && n < few && v.StagesOK && r.pods >= few && 2*r.pods >= writes {
+	if by, writes, ok := relabels(v); ok && n < few && r.pods >= few && 2*r.pods >= writes {
 		return diagnose.Found(orphaned(v, r, by, writes))
+	}
+	if by, deleted, kinds := owners(v); n < few && deleted >= times && r.pods >= few {
+		return diagnose.Found(ownerless(v, r, by, deleted, kinds))
 	}
 	switch {
 	case n == 0:
 		return diagnose.NotThere("no client deleted pods")
 	case n < few || float64(n) < share*float64(v.Counts.Seen):
 		return diagnose.NotThere("%s deleted %d of %d pods", who, n, v.Counts.Seen)
-	case !v.StagesOK:
-		return diagnose.NotAssessed("stages: %s", v.StagesWhy)
 	case r.pods < few:
 		return diagnose.NotThere("%s deleted %d pods, of which %d were made again", who, n, r.pods)
 	}
@@ -154,6 +156,48 @@ func restarted(v *diagnose.View, r again, by string, revisions int) diagnose.Fin
 			{Kind: "pattern", Ref: "pods", Value: float64(r.pods), Unit: "pods", Text: fmt.Sprintf("%d of %d pods were made beyond what their workloads asked for", r.pods, v.Counts.Seen)},
 		},
 		Advice:    diagnose.Advice{Text: fmt.Sprintf("Look at what %s changes: an annotation with a time or a checksum in the pod template restarts all pods. kubectl rollout history, and the managedFields of the workload, show who sets which field.", by)},
+		RefutedBy: "a run without it in which as many pods are made",
+	}
+	if !v.Symptom() || f.Claims[diagnose.Controller] == 0 {
+		f.Class, f.Claims, f.Consumes, f.Stage = diagnose.Waste, nil, false, ""
+		f.Cost = v.CostOf(v.TalksOf(func(t *diagnose.Talk) bool { return t.Agent == by }), "")
+	}
+	return f
+}
+
+// owners says which client deleted most of what owns pods, how many, and of which resources.
+func owners(v *diagnose.View) (by string, n int, kinds string) {
+	deleted, of := map[string]int{}, map[string][]string{}
+	for _, t := range v.TalksOf(func(t *diagnose.Talk) bool {
+		owner := t.Resource == "replicasets" || t.Resource == "deployments" || t.Resource == "statefulsets" || t.Resource == "daemonsets" || t.Resource == "jobs"
+		return owner && (t.Verb == "delete" || t.Verb == "deletecollection") && !t.Harness && !diagnose.OfCluster(t.Agent)
+	}) {
+		deleted[t.Agent] += succeeded(&t)
+		if !slices.Contains(of[t.Agent], t.Resource) {
+			of[t.Agent] = append(of[t.Agent], t.Resource)
+		}
+	}
+	for agent, count := range deleted {
+		if count > n || count == n && agent < by {
+			by, n = agent, count
+		}
+	}
+	slices.Sort(of[by])
+	return by, n, strings.Join(of[by], " and ")
+}
+
+// ownerless is the finding of a client that deletes what owns pods, and them with it.
+func ownerless(v *diagnose.View, r again, by string, n int, kinds string) diagnose.Finding {
+	f := diagnose.Finding{
+		Class: diagnose.Bottleneck, Component: "client:" + by, Stage: diagnose.Controller, Resource: "cpu", Sources: 2, Consumes: true,
+		Cause:   fmt.Sprintf("%s deletes %s, and controllers make their pods again", by, kinds),
+		Summary: fmt.Sprintf("%s deleted %d %s while pods were waited for, and with each its pods: controllers made %d of %d pods beyond what was asked for, each with all the work of a new one.", by, n, kinds, r.pods, v.Counts.Seen),
+		Claims:  map[string]float64{diagnose.Controller: v.Excess(diagnose.Controller) * r.share()},
+		Evidence: []diagnose.Evidence{
+			{Kind: "rate", Ref: "requests: delete " + kinds + " by " + by, Value: float64(n), Unit: "requests", Text: "deleted what owns pods"},
+			{Kind: "pattern", Ref: "pods", Value: float64(r.pods), Unit: "pods", Text: fmt.Sprintf("%d of %d pods were made beyond what their workloads asked for", r.pods, v.Counts.Seen)},
+		},
+		Advice:    diagnose.Advice{Text: fmt.Sprintf("Look at what %s deletes %s for: what a Deployment or a CronJob owns it makes again. To be rid of pods, scale down or delete the workload itself.", by, kinds)},
 		RefutedBy: "a run without it in which as many pods are made",
 	}
 	if !v.Symptom() || f.Claims[diagnose.Controller] == 0 {

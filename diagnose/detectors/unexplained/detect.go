@@ -51,7 +51,7 @@ var look = map[string]string{
 	diagnose.Controller: "the controller's work queue, conflicts, quota, its lease, and what its log says",
 	diagnose.Queue:      "scheduling gates, back-off, unschedulable pods, and delivery of watch events to the scheduler",
 	diagnose.Decide:     "the scheduler's plugins and extenders",
-	diagnose.Bind:       "PreBind plugins, Permit, volumes, and the binding request itself",
+	diagnose.Bind:       "PreBind plugins, Permit, volumes, an extender that binds, and the binding request itself",
 	diagnose.Scheduling: "the scheduler: its metrics were not recorded, so queue, decide and bind cannot be told apart",
 	diagnose.Start:      "the nodes: delivery of watch events to them, and their start-up",
 	diagnose.Observe:    "delivery of watch events to observers",
