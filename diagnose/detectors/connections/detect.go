@@ -127,7 +127,8 @@ func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
 	return diagnose.Found(f)
 }
 
-// caller is the client whose requests come nearest to as often as connections do.
+// caller is the client whose requests come nearest to as often as connections do; parts
+// of the cluster, which hold theirs, only where it is nobody else.
 func caller(v *diagnose.View, rate float64) []diagnose.Talk {
 	by := map[string][]diagnose.Talk{}
 	for _, t := range v.TalksOf(func(t *diagnose.Talk) bool { return !t.Harness && !t.Long }) {
@@ -140,6 +141,7 @@ func caller(v *diagnose.View, rate float64) []diagnose.Talk {
 			continue
 		}
 		nearer := best != nil && cmp.Or(
+			cmp.Compare(foreign(best), foreign(talks)),
 			cmp.Compare(math.Abs(math.Log(x/rate)), math.Abs(math.Log(requests(v, best)/rate))),
 			cmp.Compare(talks[0].Agent, best[0].Agent)) < 0
 		if best == nil || nearer {
@@ -147,6 +149,14 @@ func caller(v *diagnose.View, rate float64) []diagnose.Talk {
 		}
 	}
 	return best
+}
+
+// foreign is 1 for a client that is no part of the cluster.
+func foreign(talks []diagnose.Talk) int {
+	if diagnose.OfCluster(talks[0].Agent) {
+		return 0
+	}
+	return 1
 }
 
 func requests(v *diagnose.View, talks []diagnose.Talk) float64 {
