@@ -156,7 +156,7 @@ func byTurns(v *diagnose.View, p part, share float64, n int) diagnose.Finding {
 			{Kind: "wait", Ref: "processes of " + name + ": stopped", Value: share, Unit: "1", Text: fmt.Sprintf("of %d moments it was stopped (state T)", n)},
 		},
 		Advice:    diagnose.Advice{Text: fmt.Sprintf("Find who stops it: a tool that bounds CPU by stopping processes (cpulimit), a debugger or tracer, a script that sends SIGSTOP. It is no CPU quota, and no bound of %s: more resources change nothing. The price of letting it run: none.", name)},
-		RefutedBy: "who sends it SIGSTOP is not found, and its state is never T",
+		RefutedBy: "a run in which nobody stops it and pods wait as long",
 	}
 	text, suffers := v.Suffers()
 	if !suffers {

@@ -32,7 +32,7 @@ var Detector = diagnose.Detector{
 creates objects one by one, or a few at a time, creates so many fewer.
 
 **Evidence.** A webhook's mean time (apiserver_admission_webhook_admission_duration_seconds) is at least 10 ms and 10 % of what the requests of its operation took by the audit log, which is the second source. Pods that wait
-to be accepted, created, bound or reported are charged with its part of those requests. Where nothing suffers, one of 50 ms and more is a risk.
+to be accepted, created, bound or reported are charged with its part of those requests; so are those whose controllers' workers, half of them and more, wait in it with other requests (the status of a Deployment, say), while objects queue for one. Where nothing suffers, one of 50 ms and more is a risk.
 
 Where at least half of the calls failed (apiserver_admission_webhook_fail_open_count, and _rejection_count with error_type calling_webhook_error), the finding says so: what they took is the time limit. Where calls fail at once and objects pass unseen, that is a risk which nobody feels (where they are refused, creates-refused tells).
 

@@ -7,6 +7,9 @@ package layer
 import (
 	"fmt"
 	"math"
+	"slices"
+	"strconv"
+	"strings"
 
 	"github.com/kubedyno/kubedyno/diagnose"
 	"github.com/kubedyno/kubedyno/diagnose/detectors/internal/consumer"
@@ -112,7 +115,10 @@ const (
 	// queueing is how many requests of the 5 workers that the deployment controller has
 	// are under way at once, from which on others queue.
 	queueing = 3.0
-	few      = 10 // requests, below which a mean is an accident
+	// occupied is the share of a controller's workers from which on they are what the
+	// others wait for, and queues how long an object must wait for one, in seconds.
+	occupied, queues = 0.5, 0.1
+	few              = 10 // requests, below which a mean is an accident
 	// alone is the least mean of fewer requests, where many pods wait for each of them.
 	alone = 0.5
 	// tried is the share of refusals from which on a controller hardly ever gets beyond a
@@ -270,17 +276,53 @@ func (l Layer) onceEach(v *diagnose.View, w passage) float64 {
 
 // behindEach is how many pods wait for one request at a time at the most: those of its
 // owner, or of its node, and where there are many owners, those whose owners wait for a
-// worker, of which a controller has five.
+// worker.
 func (l Layer) behindEach(v *diagnose.View, stage string) float64 {
-	const workers = 5
 	pods, owners := v.Owned()
 	switch {
 	case stage == diagnose.Controller && owners > 0:
-		return max(1, float64(pods)/float64(owners), float64(pods)/workers)
+		return max(1, float64(pods)/float64(owners), float64(pods)/controllers[0].workers(v))
 	case stage == diagnose.Start && v.Meta.Nodes.Count > 0:
 		return max(1, float64(v.Counts.Seen)/float64(v.Meta.Nodes.Count))
 	}
 	return 1
+}
+
+// A controller makes pods, or what owns them, with a few workers.
+type controller struct{ agent, queue, flag string }
+
+var controllers = []controller{
+	{"replicaset-controller", "replicaset", "concurrent-replicaset-syncs"},
+	{"deployment-controller", "deployment", "concurrent-deployment-syncs"},
+}
+
+// workers are those that it has, by its flag; five by default.
+func (c controller) workers(v *diagnose.View) float64 {
+	if x, set, _ := v.Flag(diagnose.ControllerManager, c.flag); set {
+		if n, err := strconv.ParseFloat(x, 64); err == nil && n > 0 {
+			return n
+		}
+	}
+	return 5
+}
+
+// occupies is the part of a controller's workers that wait in the layer with requests
+// which no pod passes, as those that report a workload's status, while the objects of
+// pods queue for one.
+func (l Layer) occupies(v *diagnose.View) (share float64) {
+	for _, c := range controllers {
+		seconds := 0.0
+		for _, t := range v.TalksOf(func(t *diagnose.Talk) bool {
+			return strings.HasSuffix(t.Agent, c.agent) && t.Writes() && l.Passes(t) && !slices.ContainsFunc(onTheWay, func(w passage) bool { return w.holds(t) })
+		}) {
+			seconds += l.Mean * float64(t.Count)
+		}
+		wait, _, ok := v.Mean(diagnose.ControllerManager, "workqueue_queue_duration_seconds", diagnose.Labels{"name": c.queue})
+		if ok && wait >= queues && v.Plateau.Seconds() > 0 {
+			share = max(share, min(1, seconds/(c.workers(v)*v.Plateau.Seconds())))
+		}
+	}
+	return share
 }
 
 // tries is the most that pods can wait for creates of which many are refused: between
@@ -368,6 +410,11 @@ func (l Layer) claims(v *diagnose.View) map[string]float64 {
 		}
 		if share > 0 {
 			claims[stage] = share * excess
+		}
+	}
+	if lost := v.Excess(diagnose.Controller); lost > 0 {
+		if share := l.occupies(v); share >= occupied {
+			claims[diagnose.Controller] = max(claims[diagnose.Controller], share*lost)
 		}
 	}
 	return claims
