@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"strings"
 
@@ -93,6 +94,7 @@ type Spent struct {
 	CPUSeconds float64 // in the load
 	Share      float64 // of the component's CPU, idle spinning left out
 	PerPod     float64 // CPU-seconds; 0 where no pod arrived
+	AtLeast    float64 // Share less two standard errors of the profile's samples
 }
 
 // Works is Work for every path that took CPU.
@@ -141,6 +143,9 @@ func (v *View) spent(component string, on func(*functions.Spending) float64) (Sp
 		return Spent{}, false
 	}
 	s := Spent{CPUSeconds: on(p), Share: on(p) / p.Seconds}
+	if p.Samples > 0 {
+		s.AtLeast = max(0, s.Share-2*math.Sqrt(s.Share*(1-s.Share)/p.Samples))
+	}
 	if n := v.Arrived(); n > 0 {
 		s.PerPod = s.CPUSeconds / float64(n)
 	}

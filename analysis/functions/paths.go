@@ -115,6 +115,8 @@ func registerer(functions []string, at int) string {
 // that its profiles looked at; idle spinning is left out.
 type Spending struct {
 	Seconds float64
+	// Samples are how many times the profiler looked, which says how far chance goes.
+	Samples float64
 	By      map[string]float64
 	// Classes are the same seconds by the class of work.
 	Classes map[string]float64
@@ -167,6 +169,10 @@ func (s *Spending) add(p *profile.Profile, scale float64) {
 	if column < 0 {
 		return
 	}
+	period := float64(p.Period) // nanoseconds
+	if period <= 0 {
+		period = 1e7 // Go's 100 a second
+	}
 	var names []string
 	var frames []frame
 	known := classes{}
@@ -189,6 +195,7 @@ func (s *Spending) add(p *profile.Profile, scale float64) {
 			s.Registerers[registerer(names, at)] += x
 		}
 		s.Seconds += x
+		s.Samples += float64(sample.Value[column]) / period
 		s.By[path] += x
 		s.Classes[known.work(frames)] += x
 	}

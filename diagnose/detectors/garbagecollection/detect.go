@@ -13,6 +13,9 @@ const (
 	// longer what it takes anyway: with Go's default of GOGC=100 components of
 	// healthy runs stand at 5-18 % here.
 	much = 0.25
+	// healthy is the most of it there, above which the share must lie for sure: of 30
+	// samples in a profile, 8 are a quarter by chance.
+	healthy = 0.18
 	// usual is what stays when nothing forces it.
 	usual = 0.12
 	// often is the rate of collections from which it is the collector's doing:
@@ -30,7 +33,7 @@ var Detector = diagnose.Detector{
 	Doc: `Go collects garbage when the heap has grown by GOGC per cent since the last collection, or when it comes near GOMEMLIMIT. With a small GOGC, or a limit close to what is in use,
 it collects all the time: CPU that does no work, and goroutines that must help.
 
-**Evidence.** The process collects at least 1.5 times a second (go_gc_cycles_total_gc_cycles_total), and that is at least 25 % of its CPU: by its CPU profiles or, without any, by the runtime's
+**Evidence.** The process collects at least 1.5 times a second (go_gc_cycles_total_gc_cycles_total), and that is at least 25 % of its CPU: by its CPU profiles, with more samples than chance makes of the usual 18 %, or, without any, by the runtime's
 own estimate (go_cpu_classes_gc_total_cpu_seconds_total without idle workers), which is not to be trusted for a process that is short of CPU.
 
 **Why.** GOGC below 100, or GOMEMLIMIT within twice of what is in use after a collection (go_gc_gogc_percent, go_gc_gomemlimit_bytes, go_gc_heap_live_bytes), keep the heap small. Where neither does, it is the component that allocates too much for so
@@ -57,12 +60,12 @@ func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
 			continue
 		}
 		perSecond := n / v.Span()
-		gc, ref, ok := collecting(v, c, used)
+		gc, least, ref, ok := collecting(v, c, used)
 		if !ok && perSecond >= often {
 			missing += ", " + c
 			continue
 		}
-		if share := gc / used; perSecond < often || share < much || used < matters*v.Span() {
+		if share := gc / used; perSecond < often || share < much || least < healthy || used < matters*v.Span() {
 			clear += fmt.Sprintf("; %s collects %.1f times a second, with %.0f %% of its CPU", c, perSecond, 100*share)
 			continue
 		}
@@ -82,18 +85,19 @@ func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
 // collecting is the CPU that a component spent on collecting garbage: what its
 // CPU profiles found or, without any, the runtime's own estimate. The
 // estimate holds idle workers, which take only CPU that nobody wants, and is
-// wrong for a process that is kept from running; neither is counted.
-func collecting(v *diagnose.View, component string, used float64) (seconds float64, ref string, ok bool) {
+// wrong for a process that is kept from running; neither is counted. least is the
+// least share that the profile's samples leave room for.
+func collecting(v *diagnose.View, component string, used float64) (seconds, least float64, ref string, ok bool) {
 	if spent, ok := v.Work(component, functions.PathGC); ok {
-		return spent.Share * used, "profiles: " + component + ", " + functions.PathGC, true
+		return spent.Share * used, spent.AtLeast, "profiles: " + component + ", " + functions.PathGC, true
 	}
 	const metric = "go_cpu_classes_gc_total_cpu_seconds_total"
 	all, ok := v.Increase(component, metric, nil)
 	idle, okIdle := v.Increase(component, "go_cpu_classes_gc_mark_idle_cpu_seconds_total", nil)
 	if !ok || !okIdle || v.Upstream() != "" {
-		return 0, "", false
+		return 0, 0, "", false
 	}
-	return max(0, all-idle), metric, true
+	return max(0, all-idle), max(0, all-idle) / used, metric, true
 }
 
 func finding(v *diagnose.View, component string, used, gc, perSecond float64, ref string) diagnose.Finding {
