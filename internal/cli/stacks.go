@@ -24,7 +24,7 @@ func newStacksCommand(env *Env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "stacks RECORDING",
 		Short: "Show what every CPU of the machine was doing, in any stretch of seconds",
-		Long: `Stacks prints the call stacks that were sampled 99 times a second on every CPU:
+		Long: `Stacks prints the call stacks that were sampled some 99 times a second on every CPU:
 the busiest processes and the hottest stacks as text, all of them folded (a line
 a stack, as flame graph tools read it), or as a profile that go tool pprof opens,
 with the labels component, command and pid.`,

@@ -179,6 +179,7 @@ func detect(v *diagnose.View, earlier []diagnose.Finding) diagnose.Outcome {
 	}
 	f.Prediction = &diagnose.Prediction{Resource: "unknown", Text: fmt.Sprintf("with seats enough a request takes %.0f %% less time", 100*share)}
 	if !slow && len(set) == 0 {
+		f.RefutedBy = "a run in which that level refuses nothing and pods come no faster"
 		f.Prediction.Text = "who is not refused does not wait for a second"
 		f.Advice.Text = fmt.Sprintf("Give priority level %s seats (nominalConcurrencyShares) and a queue (limitResponse of type Queue), or send its requests elsewhere (kubectl get flowschemas). The price: shares are taken from the other levels.", worst)
 	}

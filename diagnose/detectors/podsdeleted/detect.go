@@ -146,23 +146,11 @@ func succeeded(t *diagnose.Talk) (n int) {
 
 // restarted is the finding of a client that changes what pods look like.
 func restarted(v *diagnose.View, r again, by string, revisions int) diagnose.Finding {
-	f := diagnose.Finding{
-		Class: diagnose.Bottleneck, Component: "client:" + by, Stage: diagnose.Controller, Resource: "cpu", Sources: 2, Consumes: true,
-		Cause:   fmt.Sprintf("%s changes workloads, and their pods are made again", by),
-		Summary: fmt.Sprintf("%s changes workloads while their pods are waited for: they got another template %d times, and %d of %d pods were made again, each with all the work of a new one.", by, revisions, r.pods, v.Counts.Seen),
-		Claims:  map[string]float64{diagnose.Controller: v.Excess(diagnose.Controller) * r.share()},
-		Evidence: []diagnose.Evidence{
-			{Kind: "rate", Ref: "requests: create replicasets and controllerrevisions", Value: float64(revisions), Unit: "revisions", Text: "made by controllers beyond the first of each workload"},
-			{Kind: "pattern", Ref: "pods", Value: float64(r.pods), Unit: "pods", Text: fmt.Sprintf("%d of %d pods were made beyond what their workloads asked for", r.pods, v.Counts.Seen)},
-		},
-		Advice:    diagnose.Advice{Text: fmt.Sprintf("Look at what %s changes: an annotation with a time or a checksum in the pod template restarts all pods. kubectl rollout history, and the managedFields of the workload, show who sets which field.", by)},
-		RefutedBy: "a run without it in which as many pods are made",
-	}
-	if !v.Symptom() || f.Claims[diagnose.Controller] == 0 {
-		f.Class, f.Claims, f.Consumes, f.Stage = diagnose.Waste, nil, false, ""
-		f.Cost = v.CostOf(v.TalksOf(func(t *diagnose.Talk) bool { return t.Agent == by }), "")
-	}
-	return f
+	return r.finding(v, by,
+		fmt.Sprintf("%s changes workloads, and their pods are made again", by),
+		fmt.Sprintf("%s changes workloads while their pods are waited for: they got another template %d times, and %d of %d pods were made again, each with all the work of a new one.", by, revisions, r.pods, v.Counts.Seen),
+		fmt.Sprintf("Look at what %s changes: an annotation with a time or a checksum in the pod template restarts all pods. kubectl rollout history, and the managedFields of the workload, show who sets which field.", by),
+		diagnose.Evidence{Kind: "rate", Ref: "requests: create replicasets and controllerrevisions", Value: float64(revisions), Unit: "revisions", Text: "made by controllers beyond the first of each workload"})
 }
 
 // owners says which client deleted most of what owns pods, how many, and of which resources.
@@ -188,23 +176,11 @@ func owners(v *diagnose.View) (by string, n int, kinds string) {
 
 // ownerless is the finding of a client that deletes what owns pods, and them with it.
 func ownerless(v *diagnose.View, r again, by string, n int, kinds string) diagnose.Finding {
-	f := diagnose.Finding{
-		Class: diagnose.Bottleneck, Component: "client:" + by, Stage: diagnose.Controller, Resource: "cpu", Sources: 2, Consumes: true,
-		Cause:   fmt.Sprintf("%s deletes %s, and controllers make their pods again", by, kinds),
-		Summary: fmt.Sprintf("%s deleted %d %s while pods were waited for, and with each its pods: controllers made %d of %d pods beyond what was asked for, each with all the work of a new one.", by, n, kinds, r.pods, v.Counts.Seen),
-		Claims:  map[string]float64{diagnose.Controller: v.Excess(diagnose.Controller) * r.share()},
-		Evidence: []diagnose.Evidence{
-			{Kind: "rate", Ref: "requests: delete " + kinds + " by " + by, Value: float64(n), Unit: "requests", Text: "deleted what owns pods"},
-			{Kind: "pattern", Ref: "pods", Value: float64(r.pods), Unit: "pods", Text: fmt.Sprintf("%d of %d pods were made beyond what their workloads asked for", r.pods, v.Counts.Seen)},
-		},
-		Advice:    diagnose.Advice{Text: fmt.Sprintf("Look at what %s deletes %s for: what a Deployment or a CronJob owns it makes again. To be rid of pods, scale down or delete the workload itself.", by, kinds)},
-		RefutedBy: "a run without it in which as many pods are made",
-	}
-	if !v.Symptom() || f.Claims[diagnose.Controller] == 0 {
-		f.Class, f.Claims, f.Consumes, f.Stage = diagnose.Waste, nil, false, ""
-		f.Cost = v.CostOf(v.TalksOf(func(t *diagnose.Talk) bool { return t.Agent == by }), "")
-	}
-	return f
+	return r.finding(v, by,
+		fmt.Sprintf("%s deletes %s, and controllers make their pods again", by, kinds),
+		fmt.Sprintf("%s deleted %d %s while pods were waited for, and with each its pods: controllers made %d of %d pods beyond what was asked for, each with all the work of a new one.", by, n, kinds, r.pods, v.Counts.Seen),
+		fmt.Sprintf("Look at what %s deletes %s for: what a Deployment or a CronJob owns it makes again. To be rid of pods, scale down or delete the workload itself.", by, kinds),
+		diagnose.Evidence{Kind: "rate", Ref: "requests: delete " + kinds + " by " + by, Value: float64(n), Unit: "requests", Text: "deleted what owns pods"})
 }
 
 // relabels says which client wrote most to pods themselves, and how often; ok is false
@@ -231,24 +207,12 @@ func relabels(v *diagnose.View) (by string, writes int, ok bool) {
 
 // orphaned is the finding of a client that takes pods away from their controllers.
 func orphaned(v *diagnose.View, r again, by string, writes int) diagnose.Finding {
-	f := diagnose.Finding{
-		Class: diagnose.Bottleneck, Component: "client:" + by, Stage: diagnose.Controller, Resource: "cpu", Sources: 2, Consumes: true,
-		// The requests do not say which field was written.
-		Grade:   diagnose.Likely,
-		Cause:   fmt.Sprintf("%s changes pods, and controllers make others in their place", by),
-		Summary: fmt.Sprintf("%s changes pods, %d times; nobody deleted any, and yet controllers made %d of %d pods beyond what their workloads asked for, each with all the work of a new one: a pod whose labels or owner no longer fit its controller's selector does not count for it.", by, writes, r.pods, v.Counts.Seen),
-		Claims:  map[string]float64{diagnose.Controller: v.Excess(diagnose.Controller) * r.share()},
-		Evidence: []diagnose.Evidence{
-			{Kind: "rate", Ref: "requests: patch and update pods by " + by, Value: float64(writes), Unit: "requests", Text: "wrote to pods"},
-			{Kind: "pattern", Ref: "pods", Value: float64(r.pods), Unit: "pods", Text: fmt.Sprintf("%d of %d pods were made beyond what their workloads asked for", r.pods, v.Counts.Seen)},
-		},
-		Advice:    diagnose.Advice{Text: fmt.Sprintf("Look at what %s writes: a pod's labels (pod-template-hash among them) and ownerReferences belong to its controller. The managedFields of a pod show who set which field; pods that no controller owns stay until somebody deletes them.", by)},
-		RefutedBy: "a run without it in which as many pods are made",
-	}
-	if !v.Symptom() || f.Claims[diagnose.Controller] == 0 {
-		f.Class, f.Claims, f.Consumes, f.Stage = diagnose.Waste, nil, false, ""
-		f.Cost = v.CostOf(v.TalksOf(func(t *diagnose.Talk) bool { return t.Agent == by }), "")
-	}
+	f := r.finding(v, by,
+		fmt.Sprintf("%s changes pods, and controllers make others in their place", by),
+		fmt.Sprintf("%s changes pods, %d times; nobody deleted any, and yet controllers made %d of %d pods beyond what their workloads asked for, each with all the work of a new one: a pod whose labels or owner no longer fit its controller's selector does not count for it.", by, writes, r.pods, v.Counts.Seen),
+		fmt.Sprintf("Look at what %s writes: a pod's labels (pod-template-hash among them) and ownerReferences belong to its controller. The managedFields of a pod show who set which field; pods that no controller owns stay until somebody deletes them.", by),
+		diagnose.Evidence{Kind: "rate", Ref: "requests: patch and update pods by " + by, Value: float64(writes), Unit: "requests", Text: "wrote to pods"})
+	f.Grade = diagnose.Likely // the requests do not say which field was written
 	return f
 }
 
@@ -264,6 +228,27 @@ func (a again) share() float64 {
 		return 0
 	}
 	return a.mine / a.all
+}
+
+// finding is that of a client which has pods made again; what it does is the first
+// evidence.
+func (a again) finding(v *diagnose.View, by, cause, summary, advice string, does diagnose.Evidence) diagnose.Finding {
+	f := diagnose.Finding{
+		Class: diagnose.Bottleneck, Component: "client:" + by, Stage: diagnose.Controller, Resource: "cpu", Sources: 2, Consumes: true,
+		Cause: cause, Summary: summary,
+		Claims: map[string]float64{diagnose.Controller: v.Excess(diagnose.Controller) * a.share()},
+		Evidence: []diagnose.Evidence{
+			does,
+			{Kind: "pattern", Ref: "pods", Value: float64(a.pods), Unit: "pods", Text: fmt.Sprintf("%d of %d pods were made beyond what their workloads asked for", a.pods, v.Counts.Seen)},
+		},
+		Advice:    diagnose.Advice{Text: advice},
+		RefutedBy: "a run without it in which as many pods are made",
+	}
+	if !v.Symptom() || f.Claims[diagnose.Controller] == 0 {
+		f.Class, f.Claims, f.Consumes, f.Stage = diagnose.Waste, nil, false, ""
+		f.Cost = v.CostOf(v.TalksOf(func(t *diagnose.Talk) bool { return t.Agent == by }), "")
+	}
+	return f
 }
 
 // replaced finds the pods of each workload beyond those that it asked for.

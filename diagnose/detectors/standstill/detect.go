@@ -60,7 +60,7 @@ var parts = []part{
 
 func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
 	var found []diagnose.Finding
-	known := false
+	known, states := false, false
 	for _, p := range parts {
 		if p.component == diagnose.Hollow && v.Meta.Nodes.Count < awake {
 			continue
@@ -72,8 +72,11 @@ func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
 		})
 		if len(all) > 0 {
 			found = append(found, finding(v, p, all))
-		} else if share, n, ok := v.Stopped(p.component, v.Load); ok && n >= looks && share >= seldom {
-			found = append(found, byTurns(v, p, share, n))
+		} else if share, n, ok := v.Stopped(p.component, v.Load); ok {
+			states = true
+			if n >= looks && share >= seldom {
+				found = append(found, byTurns(v, p, share, n))
+			}
 		}
 	}
 	switch {
@@ -82,7 +85,10 @@ func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
 	case !known:
 		return diagnose.NotAssessed("the context switches of the control plane's processes")
 	}
-	return diagnose.NotThere("no component did nothing for two seconds")
+	if !states {
+		return diagnose.NotThere("no component did nothing for two seconds; whether one was stopped for less is not known, for the states of processes were not recorded")
+	}
+	return diagnose.NotThere("no component did nothing for two seconds, or was stopped by turns")
 }
 
 func finding(v *diagnose.View, p part, all []record.Window) diagnose.Finding {
