@@ -107,6 +107,7 @@ var Metrics = []string{
 	"etcd_mvcc_db_total_size_in_use_in_bytes",
 	"etcd_mvcc_range_total",
 	"etcd_network_client_grpc_received_bytes_total",
+	"etcd_network_client_grpc_sent_bytes_total",
 	"etcd_request_duration_seconds_bucket",
 	"etcd_request_duration_seconds_count",
 	"etcd_request_duration_seconds_sum",
@@ -124,6 +125,7 @@ var Metrics = []string{
 	"go_gc_heap_allocs_bytes_total",
 	"go_gc_heap_live_bytes",
 	"go_sched_gomaxprocs_threads",
+	"grpc_server_handled_total",
 	"kubedyno_hollow_start_lateness_seconds_count",
 	"kubedyno_hollow_start_lateness_seconds_sum",
 	"kubedyno_hollow_timer_lateness_seconds_count",
@@ -165,6 +167,8 @@ func ThinSeries(metric string, labels map[string]string) bool {
 	switch metric {
 	case "etcd_request_duration_seconds_bucket":
 		return labels["operation"] == "get" && labels["le"] == "0.005"
+	case "grpc_server_handled_total":
+		return labels["component"] == "etcd" && (labels["grpc_service"] == "etcdserverpb.KV" || labels["grpc_service"] == "etcdserverpb.Lease") && labels["grpc_code"] == "OK"
 	case "rest_client_request_duration_seconds_bucket":
 		return labels["le"] == "0.005"
 	case "apiserver_admission_controller_admission_duration_seconds_sum":

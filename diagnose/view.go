@@ -277,11 +277,16 @@ func firstSet(ts ...int64) int64 {
 	return 0
 }
 
+// patience is for how long nothing has moved, at the least, when somebody ends a run
+// because nothing moves.
+const patience = 5 * time.Second
+
 func (v *View) setWindows(steady record.Window, hasSteady bool) {
-	var start, end int64
+	var start, end, moved int64
 	var created, running []int64
 	unfinished := 0
 	for _, p := range v.Pods {
+		moved = max(moved, p.CreatedMicros, p.BoundMicros, p.RunningMicros)
 		if at := firstSet(p.DueMicros, p.SentMicros, p.CreatedMicros); at != 0 && (start == 0 || at < start) {
 			start = at
 		}
@@ -295,14 +300,19 @@ func (v *View) setWindows(steady record.Window, hasSteady bool) {
 			unfinished++
 		}
 	}
+	unsent := false
 	for _, o := range v.Operations {
 		if o.DueMicros != 0 && (start == 0 || o.DueMicros < start) {
 			start = o.DueMicros
 		}
+		unsent = unsent || o.SentMicros == 0
 	}
 	v.Load = record.Window{Start: time.UnixMicro(start), End: time.UnixMicro(end)}
-	never := v.neverCreated() && v.Meta.Status != record.StatusInterrupted // whoever ended it did not wait
-	if (unfinished > 0 || never || end == 0) && hasSteady && steady.End.After(v.Load.End) {
+	// Whoever ends a run early has waited for the rest only where nothing moved any more.
+	waited := v.Meta.Status != record.StatusInterrupted || hasSteady && steady.End.Sub(time.UnixMicro(moved)) >= patience
+	never := v.neverCreated() && waited
+	going := unsent && v.Meta.Status != record.StatusComplete // the load was not over when the run was
+	if (unfinished > 0 || never || going || end == 0) && hasSteady && steady.End.After(v.Load.End) {
 		v.Load.End = steady.End
 	}
 	if start == 0 || v.Observed && hasSteady {
@@ -316,7 +326,7 @@ func (v *View) setWindows(steady record.Window, hasSteady bool) {
 		if b > a {
 			v.Plateau = record.Window{Start: time.UnixMicro(a), End: time.UnixMicro(b)}
 		}
-		stuck := float64(unfinished) > many*float64(len(v.Pods)) && v.Meta.Status != record.StatusInterrupted
+		stuck := float64(unfinished) > many*float64(len(v.Pods)) && waited
 		if never || stuck { // what holds those back is seen after the others have come
 			v.Plateau.End = v.Load.End
 		}

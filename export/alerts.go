@@ -115,6 +115,15 @@ var Rules = []Rule{
 		Quiet:   []Line{{Series: `etcd_disk_backend_commit_duration_seconds_count{job="etcd",instance="a"}`, Rate: 10}},
 	},
 	{
+		Alert: "OthersAskEtcd", Detector: "etcd-clients", Severity: Warning, Component: "etcd",
+		Expr: `sum(rate(grpc_server_handled_total{grpc_service="etcdserverpb.KV"}[W])) - 2 * sum(rate(etcd_requests_total[W])) >= 20
+  and sum(rate(etcd_requests_total[W])) > 0`,
+		Summary: "etcd answers {{ $value | humanize }} requests a second more than twice what the API servers ask",
+		Look:    "Who is connected to etcd's client port besides the API servers (ss -tnp on its machine): a backup, an exporter, an operator.",
+		Fires:   []Line{{Series: `grpc_server_handled_total{job="etcd",grpc_service="etcdserverpb.KV",grpc_method="Range"}`, Rate: 1600}, {Series: `etcd_requests_total{job="apiserver",operation="get"}`, Rate: 250}},
+		Quiet:   []Line{{Series: `grpc_server_handled_total{job="etcd",grpc_service="etcdserverpb.KV",grpc_method="Range"}`, Rate: 280}, {Series: `etcd_requests_total{job="apiserver",operation="get"}`, Rate: 250}},
+	},
+	{
 		Alert: "EtcdIsDefragmentedOften", Detector: "etcd-defrag", Severity: Info, Component: "etcd",
 		Expr:    `rate(etcd_disk_backend_defrag_duration_seconds_sum[W]) >= 0.05`,
 		Summary: "{{ $labels.instance }} is defragmented {{ $value | humanizePercentage }} of the time, in which it serves nobody",

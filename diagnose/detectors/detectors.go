@@ -26,6 +26,7 @@ import (
 	"github.com/kubedyno/kubedyno/diagnose/detectors/diskneighbour"
 	"github.com/kubedyno/kubedyno/diagnose/detectors/encryption"
 	"github.com/kubedyno/kubedyno/diagnose/detectors/ended"
+	"github.com/kubedyno/kubedyno/diagnose/detectors/etcdclients"
 	"github.com/kubedyno/kubedyno/diagnose/detectors/etcdcommits"
 	"github.com/kubedyno/kubedyno/diagnose/detectors/etcddefrag"
 	"github.com/kubedyno/kubedyno/diagnose/detectors/etcdnetwork"
@@ -115,6 +116,7 @@ var All = []diagnose.Detector{
 	sharedquota.Detector,
 	tiedcpus.Detector,
 	diskneighbour.Detector,
+	etcdclients.Detector,
 	etcddefrag.Detector,
 	etcdcommits.Detector,
 	etcdsync.Detector,

@@ -527,6 +527,13 @@ func (s *script) simulate() *Run {
 		r.pods = append(r.pods, row)
 	}
 	r.steady = record.Window{Start: epoch.Add(-time.Millisecond), End: time.UnixMicro(micros(end + 1))}
+	if s.status == record.StatusInterrupted {
+		var moved int64
+		for _, p := range r.pods {
+			moved = max(moved, p.CreatedMicros, p.BoundMicros, p.RunningMicros)
+		}
+		r.steady.End = time.UnixMicro(moved).Add(time.Second)
+	}
 	if s.ended != nil {
 		r.steady.End = time.UnixMicro(micros(s.ended.at + 0.1))
 	}

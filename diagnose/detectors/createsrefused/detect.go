@@ -237,7 +237,11 @@ func told(f *diagnose.Finding, l diagnose.Logged, resource string, named bool) (
 		name, what, _ := strings.Cut(user, " cannot ")
 		f.Resource = "policy"
 		f.Cause = fmt.Sprintf("the account %s has no right to create %s", name, resource)
-		f.Summary += fmt.Sprintf(" The account %s has no right to do so: it cannot %s", name, sentence(what))
+		if strings.Contains(what, `"`+resource+`"`) {
+			f.Summary += fmt.Sprintf(" The account %s has no right to do so: it cannot %s", name, sentence(what))
+		} else { // it lost other rights too, and the log tells more of these
+			f.Summary += fmt.Sprintf(" The account %s has no right to do so, nor others: it cannot %s", name, sentence(what))
+		}
 		f.Advice.Text = fmt.Sprintf("Give the account %s the right back: look at its ClusterRoleBinding and ClusterRole. The API server puts its own system:… roles right when it starts (unless rbac.authorization.kubernetes.io/autoupdate is false).", name)
 	default:
 		f.Summary += fmt.Sprintf(" It says: %s", sentence(reason))

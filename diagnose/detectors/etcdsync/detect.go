@@ -2,6 +2,7 @@ package etcdsync
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/kubedyno/kubedyno/diagnose"
 )
@@ -35,7 +36,7 @@ cause is ruled out.
 	Detect: detect,
 }
 
-func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
+func detect(v *diagnose.View, earlier []diagnose.Finding) diagnose.Outcome {
 	if !v.StagesOK {
 		return diagnose.NotAssessed("stages: %s", v.StagesWhy)
 	}
@@ -49,6 +50,8 @@ func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
 		return diagnose.NotThere("etcd's log was being synced %.0f %% of the time, but pods were not held up", 100*r.Utilisation)
 	case v.Upstream() != "":
 		return diagnose.NotThere("syncs look long, but %s: waiting for a CPU counts as syncing too", v.Upstream())
+	case slices.ContainsFunc(earlier, func(f diagnose.Finding) bool { return f.ID == "etcd-clients" && f.Resource == "disk" }):
+		return diagnose.NotThere("etcd's log was being synced %.0f %% of the time, with what others than the API server write (etcd-clients)", 100*r.Utilisation)
 	}
 	syncs, counted := v.Increase(diagnose.Etcd, "etcd_disk_wal_fsync_duration_seconds_count", nil)
 	if !counted || syncs == 0 {

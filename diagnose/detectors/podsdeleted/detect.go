@@ -19,10 +19,10 @@ var Detector = diagnose.Detector{
 	Name:  "pods-deleted",
 	Title: "A client has pods made again while others wait for them",
 	Doc: `A workload's controller makes a new pod for each that is deleted, and all of them anew when the workload's template changes. Somebody who deletes pods while others wait for them (a job that
-tests failures, a descheduler, an operator that restarts what it does not know), or who changes templates again and again (a reloader, two deployers that disagree), or who takes the labels away by which a controller knows its pods, has everything done again: created, decided, bound, started, watched. All of it looks like more load.
+tests failures, a descheduler, an operator that restarts what it does not know), or who changes templates again and again (a reloader, two deployers that disagree), or who scales it down and up again (an autoscaler that is too quick), or who takes the labels away by which a controller knows its pods, has everything done again: created, decided, bound, started, watched. All of it looks like more load.
 
 **Evidence.** Workloads had at least 20 pods made beyond what they asked for. Clients that are neither part of the control plane nor of the load deleted or evicted at least 20 pods, and 5 % of those that were seen, as the requests say; or
-they changed workloads, and controllers made at least 3 ReplicaSets or revisions more than there are workloads; or they deleted at least 3 ReplicaSets or other owners of pods; or they wrote to at least 20 pods, no more than twice as often as pods were made beyond what was asked for, and to no workload.
+they changed workloads, and controllers made at least 3 ReplicaSets or revisions more than there are workloads; or they scaled workloads at least 3 times, without another template; or they deleted at least 3 ReplicaSets or other owners of pods; or they wrote to at least 20 pods, no more than twice as often as pods were made beyond what was asked for, and to no workload.
 
 **Charged.** Of the waiting for a controller, what is of pods that replace others: they were due with their workload, long ago. A machine that is full is full for this work too, by its share of all pods.
 
@@ -54,6 +54,9 @@ func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
 	r := replaced(v)
 	if by, revisions, ok := changes(v); ok && n < few && r.pods >= few {
 		return diagnose.Found(restarted(v, r, by, revisions))
+	}
+	if by, scaled := scales(v); n < few && scaled >= times && r.pods >= few {
+		return diagnose.Found(rescaled(v, r, by, scaled))
 	}
 	if by, writes, ok := relabels(v); ok && n < few && r.pods >= few && 2*r.pods >= writes {
 		return diagnose.Found(orphaned(v, r, by, writes))
@@ -151,6 +154,35 @@ func restarted(v *diagnose.View, r again, by string, revisions int) diagnose.Fin
 		fmt.Sprintf("%s changes workloads while their pods are waited for: they got another template %d times, and %d of %d pods were made again, each with all the work of a new one.", by, revisions, r.pods, v.Counts.Seen),
 		fmt.Sprintf("Look at what %s changes: an annotation with a time or a checksum in the pod template restarts all pods. kubectl rollout history, and the managedFields of the workload, show who sets which field.", by),
 		diagnose.Evidence{Kind: "rate", Ref: "requests: create replicasets and controllerrevisions", Value: float64(revisions), Unit: "revisions", Text: "made by controllers beyond the first of each workload"})
+}
+
+// scales says which client changed sizes of workloads most, and how often: by their
+// scale, or in a workload that got no other template for it.
+func scales(v *diagnose.View) (by string, n int) {
+	scaled := map[string]int{}
+	for _, t := range v.TalksOf(func(t *diagnose.Talk) bool {
+		kind, _, _ := strings.Cut(t.Resource, "/")
+		sized := kind == "deployments" || kind == "statefulsets" || kind == "replicasets" || kind == "replicationcontrollers" || kind == "jobs"
+		plain := t.Resource == kind || t.Resource == kind+"/scale"
+		return sized && plain && (t.Verb == "patch" || t.Verb == "update") && !t.Harness && !diagnose.OfCluster(t.Agent)
+	}) {
+		scaled[t.Agent] += succeeded(&t)
+	}
+	for agent, count := range scaled {
+		if count > n || count == n && agent < by {
+			by, n = agent, count
+		}
+	}
+	return by, n
+}
+
+// rescaled is the finding of a client that scales workloads down and up again.
+func rescaled(v *diagnose.View, r again, by string, n int) diagnose.Finding {
+	return r.finding(v, by,
+		fmt.Sprintf("%s scales workloads, and controllers make pods again that it took away", by),
+		fmt.Sprintf("%s scales workloads while their pods are waited for, %d times, and none got another template: controllers made %d of %d pods beyond what was asked for, each with all the work of a new one.", by, n, r.pods, v.Counts.Seen),
+		fmt.Sprintf("Look at what %s scales by: an autoscaler that scales down as soon as a measure falls takes pods away that it asks for again. Give it a longer stabilisation window, wider thresholds, or a lower bound; two that scale the same workload undo each other.", by),
+		diagnose.Evidence{Kind: "rate", Ref: "requests: patch and update of workloads and their scale by " + by, Value: float64(n), Unit: "requests", Text: "changed workloads without a new revision"})
 }
 
 // owners says which client deleted most of what owns pods, how many, and of which resources.
