@@ -2,6 +2,7 @@ package apfseats
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -123,6 +124,9 @@ func detect(v *diagnose.View, earlier []diagnose.Finding) diagnose.Outcome {
 	case lost > 0:
 		f.Summary += fmt.Sprintf(", and %.0f were refused (429)", lost)
 	}
+	if !slices.Contains(levelsByDefault, worst) && (!slow || partOf(levels, worst) >= owned) && (lost == 0 || partOf(refused, worst) >= owned) {
+		clear(set) // more seats for all are no remedy where somebody gave one level too few
+	}
 	if suffers {
 		f.Summary += ": " + text
 	}
@@ -184,6 +188,24 @@ func detect(v *diagnose.View, earlier []diagnose.Finding) diagnose.Outcome {
 		f.Advice.Text = fmt.Sprintf("Give priority level %s seats (nominalConcurrencyShares) and a queue (limitResponse of type Queue), or send its requests elsewhere (kubectl get flowschemas). The price: shares are taken from the other levels.", worst)
 	}
 	return diagnose.Found(f)
+}
+
+// levelsByDefault are the priority levels that every API server has.
+var levelsByDefault = []string{"system", "node-high", "leader-election", "workload-high", "workload-low", "global-default", "catch-all", "exempt"}
+
+// owned is the part of all waiting and of all refusals from which they are a level's own.
+const owned = 0.8
+
+// partOf is the share of one label in a sum.
+func partOf(parts []diagnose.Part, label string) float64 {
+	sum, of := 0.0, 0.0
+	for _, p := range parts {
+		sum += p.Value
+		if p.Label == label {
+			of += p.Value
+		}
+	}
+	return of / max(sum, math.SmallestNonzeroFloat64)
 }
 
 // schemas are the flow schemas through which a component's part in bringing up
