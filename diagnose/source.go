@@ -96,6 +96,7 @@ var Metrics = []string{
 	"apiserver_watch_events_sizes_count",
 	"apiserver_watch_events_sizes_sum",
 	"apiserver_watch_events_total",
+	"etcd_debugging_lease_revoked_total",
 	"etcd_debugging_server_alarms",
 	"etcd_disk_backend_commit_duration_seconds_count",
 	"etcd_disk_backend_commit_duration_seconds_sum",
@@ -142,6 +143,7 @@ var Metrics = []string{
 	"rest_client_request_duration_seconds_sum",
 	"scheduler_framework_extension_point_duration_seconds_count",
 	"scheduler_framework_extension_point_duration_seconds_sum",
+	"scheduler_goroutines",
 	"scheduler_pending_pods",
 	"scheduler_permit_wait_duration_seconds_sum",
 	"scheduler_plugin_execution_duration_seconds_count",
@@ -167,6 +169,8 @@ func ThinSeries(metric string, labels map[string]string) bool {
 	switch metric {
 	case "etcd_request_duration_seconds_bucket":
 		return labels["operation"] == "get" && labels["le"] == "0.005"
+	case "scheduler_goroutines":
+		return labels["operation"] == "binding"
 	case "grpc_server_handled_total":
 		return labels["component"] == "etcd" && (labels["grpc_service"] == "etcdserverpb.KV" || labels["grpc_service"] == "etcdserverpb.Lease") && labels["grpc_code"] == "OK"
 	case "rest_client_request_duration_seconds_bucket":

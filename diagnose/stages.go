@@ -412,6 +412,10 @@ func rates(steps []step) (in, out *float64) {
 // Where an extender binds (bindVerb), no plugin does, and Bind has no count: what an
 // attempt that succeeded took beyond its cycle is binding then.
 //
+// All of them count what has ended. In a run that was cut off hundreds of pods may still
+// be binding: the gauge of the goroutines that do (metrics.Goroutines, operation
+// "binding") has these, a scrape's interval apart.
+//
 // Waiting on Permit is counted with bind. What is left is queue: watch delivery
 // to the scheduler and its queues, and watch delivery of the binding.
 func (v *View) splitScheduling(total float64) (queue, decide, bind Stage) {
@@ -442,6 +446,9 @@ func (v *View) splitScheduling(total float64) (queue, decide, bind Stage) {
 		if all, ok := v.Increase(Scheduler, "scheduler_scheduling_attempt_duration_seconds_sum", map[string]string{"result": "scheduled"}); ok {
 			b = max(b, all-d)
 		}
+	}
+	if busy, ok := v.Gauge(Scheduler, "scheduler_goroutines", Labels{"operation": "binding"}, v.Load); ok && v.Cut {
+		b = max(b, min(busy.Mean*v.Span(), whole-d))
 	}
 	if cycles < 0.9*n {
 		return reject(fmt.Sprintf("the scheduler's metrics count %.0f cycles for %.0f pods: scrapes are missing", cycles, n))

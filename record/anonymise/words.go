@@ -26,7 +26,7 @@ var words = setOf(`
 	duration dynamic each echo edge edit empty enable enabled end endpoint endpoints endpointslice endpointslices engine entry env environment ephemeral equal error errors establishing
 	etcd etcdserver eval event events evict evicted eviction example exec executing exempt existing exit expand expansion expired experiment export exporter extension external
 	factory fail failed failure failures fair fairness false fanout fast feature fetch field fields file files filesystem filter final finalizer finalizers finished first flag flags flow flowcontrol flush
-	found free front frontend fsync full func function gap garbage gate gateway gc generate generation generator generic get global go goroutine group groups grpc gone grow
+	found free front frontend fsync full func function gap garbage gate gateway gc generate generation generator generic get global go goroutine goroutines group groups grpc gone grow
 	guard handle handled handler handlers head header headers health healthy healthz heap heartbeat held helper high history hit hollow holder hook host hostname hosts hot hour http https
 	id idle identities identity ignore image images impersonation import inactive index info informer informers ingress init initial initializing install instance instances int intent interface internal invalid
 	io ip ipaddresses ipam job jobs join json keeper kernel key keys kill kind kube kubeadm kubeconfig kubectl kubedyno kubelet kubelets kubernetes
@@ -39,7 +39,7 @@ var words = setOf(`
 	processing processor prod production profile program progress proto protobuf protection protocol provider provisioned provisioner proxy public publish published publisher pull push put pvc pvs python query queue queued queues quorum quota quotas
 	raft range rate ratio raw rbac read reader readiness ready readyz reason reconcile reconciler received record recorder recording recover recycler redirect reflect reflector refresh register registered registration registry
 	rejected release released remote remove removed repair replace replica replicas replicaset replicasets replication report reporter request requestheader requests require reserve reset resize resolve resolver resource resourcequota resourceclaim
-	resources rest restart restarted result results resume resync retry return review revision reviews ring role rolebinding rolebindings roles roll rollout rolling root rotate round route router rule rules run running runtime
+	resources rest restart restarted result results resume resync retry return review reviews revision revoked ring role rolebinding rolebindings roles roll rollout rolling root rotate round route router rule rules run running runtime
 	sample sandbox save scale scaled scaler scaling scan schedule scheduled scheduler scheduling schema scope script search second seconds secret secrets secure select selector self send sender sent serve server servers service serviceaccount serviceaccounts
 	servicecidrs services serving session set sets setting settle settings setup shard share shared shell short shutdown sidecar sign signal signer signers signing simple simulated single size sizes skip sleep slice slot slow small snap snapshot socket source spec speed split stack stage staging
 	stale standby start started starting startup stat state stateful statefulset statefulsets static status steady stop stopped stopping storage storageclass store stream stress string strong sub subject submit success successful successfully suite sum summary support suspend swap

@@ -24,6 +24,9 @@ const (
 	// delayed is the part of the way that may be waiting of the client's threads for
 	// a CPU.
 	delayed = 0.3
+	// stood is the share of the moments in which one of the ends was stopped, and looked
+	// how many there must be.
+	stood, looked = 0.1, 5
 	// scarce is how many requests a connection carries at a time that the workers of
 	// one controller can need at once.
 	scarce      = 20
@@ -41,7 +44,7 @@ Where less than 2 % of all its requests took less than 5 ms, the distance itself
 
 **Few at a time.** --http2-max-streams-per-connection bounds how many requests a connection carries at once. A controller's workers share one: below 20 the flag is named.
 
-**Contradicting.** Where some requests were quick: a full machine, a quota that stops the API server or the client, threads of the client that wait for a CPU: then requests wait at either end, and not between them.
+**Contradicting.** Where some requests were quick: a full machine, a quota that stops the API server or the client, threads of the client that wait for a CPU: then requests wait at either end, and not between them. Quick requests or not: one of the ends that is stopped by a signal at times.
 
 **Claims.** Of what stage controller lost, the part that the way is of the client's time; of stage bind the way of each binding. The risk is named where nobody lost anything.
 
@@ -79,7 +82,11 @@ func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
 			continue
 		}
 		text := w.String()
-		if w.mean() >= long && w.mean() >= beyond*w.server {
+		halt := halted(v, c)
+		if halt != "" {
+			text += ", but " + halt
+		}
+		if w.mean() >= long && w.mean() >= beyond*w.server && halt == "" {
 			under, all, known := floor(v, c)
 			asLong := known && under <= few*all
 			not := elsewhere(v, w)
@@ -126,6 +133,17 @@ func measure(v *diagnose.View, component string) (w way, why string) {
 		return w, fmt.Sprintf("%d writes of a component that its own clock and the API server's know alike (%s: %.0f and %d)", fewest, component, n, served)
 	}
 	return way{component, n, max(0, sum-waited) / n, seconds / float64(served)}, ""
+}
+
+// halted says which end of the way was stopped by a signal, at times: no request is quick
+// then, however short the way.
+func halted(v *diagnose.View, component string) string {
+	for _, c := range []string{component, diagnose.APIServer} {
+		if share, n, ok := v.Stopped(c, v.Load); ok && share >= stood && n >= looked {
+			return fmt.Sprintf("%s was stopped in %.0f %% of %d moments", c, 100*share, n)
+		}
+	}
+	return ""
 }
 
 // elsewhere says why requests waited at an end of the way; empty where they did not.

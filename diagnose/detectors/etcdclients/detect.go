@@ -20,8 +20,8 @@ const (
 	// few is the rate of requests, a second, from which they are worth telling, and share
 	// the least part of all that etcd answered.
 	few, share = 20.0, 0.25
-	// granted is the rate of leases, a second, that API servers need at most: they give
-	// Events of one minute one lease.
+	// granted is the rate of leases, a second, that API servers need at most: they give the
+	// Events of a minute one lease. With a short --event-ttl each has its own.
 	granted = 5.0
 	// flood is the rate of bytes, a second, from which what others read or write is worth
 	// telling, and listed that of lists above which the API server may have read them.
@@ -40,7 +40,7 @@ var Detector = diagnose.Detector{
 	Title: "Others than the API server ask etcd",
 	Doc: `etcd should serve the API servers of its cluster and nobody else. A backup that reads the whole key space, an exporter, an operator with its own client, a network plugin or a service discovery that keeps its state in the same etcd all take CPU and disk from it, and no audit log has them.
 
-**Evidence.** etcd counts what it answers (grpc_server_handled_total), the API server what it asks (etcd_requests_total). Counted are: reads and transactions beyond 1.5 times what the API server asked, where there are twice as many; plain puts and deletions, which the API server never sends; leases beyond 5 a second. At least 20 a second and a quarter of all that etcd answers, or 5 MB/s that etcd receives or sends and that the API server did not bring or list.
+**Evidence.** etcd counts what it answers (grpc_server_handled_total), the API server what it asks (etcd_requests_total). Counted are: reads and transactions beyond 1.5 times what the API server asked, where there are twice as many; plain puts and deletions, which the API server never sends; leases beyond 5 a second and 1.5 for each Event that was written. At least 20 a second and a quarter of all that etcd answers, or 5 MB/s that etcd receives or sends and that the API server did not bring or list.
 
 **Charged.** A waste by the part of etcd's CPU that goes to them, and a bottleneck where the CPU is full. Where they write and etcd's log is being synced at least half of the time, pods' lost time goes to them by their share of what is written.
 
@@ -73,6 +73,10 @@ func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
 		return diagnose.NotAssessed("etcd_requests_total of kube-apiserver")
 	case len(of) < v.Replicas():
 		return diagnose.NotAssessed("etcd_requests_total of %d of %d API servers", v.Replicas()-len(of), v.Replicas())
+	}
+	// Behind one address may be several API servers, each with its own counters.
+	if members, _ := v.IncreaseBy(diagnose.Etcd, handled, "instance", nil); !v.Local() && len(members) > len(of) {
+		return diagnose.NotAssessed("etcd_requests_total of each API server: %d members of etcd were seen, and %d API servers", len(members), len(of))
 	}
 	operations, _ := v.IncreaseBy(diagnose.APIServer, "etcd_requests_total", "operation", nil)
 	a := split(v, methods, operations, float64(max(1, len(of))))
@@ -124,7 +128,8 @@ func split(v *diagnose.View, methods, operations []diagnose.Part, replicas float
 		reads = beyond - txns
 	}
 	puts := txns + n["Put"] + n["DeleteRange"]
-	leases := max(0, n["LeaseGrant"]-granted*replicas*v.Span())
+	events, _ := v.Increase(diagnose.APIServer, "etcd_requests_total", diagnose.Labels{"resource": "events", "operation": "~create|update"})
+	leases := max(0, n["LeaseGrant"]-beside*events-granted*replicas*v.Span())
 	a.writes, a.requests = puts+leases, reads+puts+leases
 	a.log = n["Txn"] + n["Put"] + n["DeleteRange"] + n["LeaseGrant"]
 	switch {

@@ -20,8 +20,8 @@ const (
 	patient = 2.0
 	// renewal is how often a kubelet renews its lease.
 	renewal = 10 * time.Second
-	// grace is the default of --node-monitor-grace-period.
-	grace = 50 * time.Second
+	// grace is the default of --node-monitor-grace-period, and pass of --node-monitor-period.
+	grace, pass = 50 * time.Second, 5 * time.Second
 )
 
 // Detector finds the cause.
@@ -31,7 +31,7 @@ var Detector = diagnose.Detector{
 	Doc: `The node lifecycle controller takes a node for failed whose lease it has not seen renewed for --node-monitor-grace-period (50 s). It taints the node, so that no pod is placed there, and after five minutes evicts those that are. A kubelet renews every 10 s: where the period is not a few
 times that, or renewals come late, healthy nodes come and go.
 
-**Evidence.** At least a tenth of all nodes count as unhealthy on average over the load (node_collector_unhealthy_nodes_in_zone of the controller manager). Which pods that holds up is seen at the scheduler: those that its plugin TaintToleration refused (scheduler_unschedulable_pods).
+**Evidence.** At least a tenth of all nodes count as unhealthy on average over the load (node_collector_unhealthy_nodes_in_zone of the controller manager), and without its first two passes of --node-monitor-period, in which new nodes count so. Which pods that holds up is seen at the scheduler: those that its plugin TaintToleration refused (scheduler_unschedulable_pods).
 
 **Whose fault.** Where the audit log has renewals of nine of ten nodes, and less than two fit into the grace period, it is the controller manager's setting. Where renewals come as they should and the period is long enough, or where they do not come, the nodes are named, and what delays them must be sought.
 
@@ -43,13 +43,23 @@ times that, or renewals come late, healthy nodes come and go.
 
 func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
 	const metric = "node_collector_unhealthy_nodes_in_zone"
+	// The gauge is set once in a pass: a node that has just come counts as unhealthy until
+	// the next one, and that until the next scrape.
+	known := v.Load
+	known.Start = known.Start.Add(2 * duration(v, "node-monitor-period", pass))
 	given := sum(v.GaugeBy(diagnose.ControllerManager, metric, "zone", nil, v.Load))
+	short := known.Seconds() <= 0
+	if later := sum(v.GaugeBy(diagnose.ControllerManager, metric, "zone", nil, known)); !short {
+		given = min(given, later)
+	}
 	nodes := sum(v.GaugeBy(diagnose.ControllerManager, "node_collector_zone_size", "zone", nil, v.Load))
 	switch {
 	case nodes == 0:
 		return diagnose.NotAssessed("%s of kube-controller-manager", metric)
 	case given < sick*nodes:
 		return diagnose.NotThere("of %.0f nodes %.0f counted as failed on average", nodes, given)
+	case short:
+		return diagnose.NotAssessed("a longer load: %.0f of %.0f nodes counted as failed when it began, as new ones do", given, nodes)
 	}
 	f := diagnose.Finding{
 		Class: diagnose.Risk, Component: "node", Resource: "unknown", Sources: 1,
@@ -61,12 +71,7 @@ func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
 		Advice:    diagnose.Advice{Text: "Look at what keeps the nodes from renewing their leases in time: their own CPU, the way to the API server, and the API server's answers to them (kubedyno requests)."},
 		RefutedBy: "leases that the API server did not get for that long",
 	}
-	period := grace
-	if text, set, _ := v.Flag(diagnose.ControllerManager, "node-monitor-grace-period"); set {
-		if d, err := time.ParseDuration(text); err == nil {
-			period = d
-		}
-	}
+	period := duration(v, "node-monitor-grace-period", grace)
 	if n, each, ok := beats(v); ok {
 		f.Evidence = append(f.Evidence, diagnose.Evidence{Kind: "rate", Ref: "requests: leases of nodes", Value: each.Seconds(), Unit: "s", Text: fmt.Sprintf("between two renewals of a lease, of %.0f nodes", n)},
 			diagnose.Evidence{Kind: "config", Ref: "kube-controller-manager --node-monitor-grace-period", Value: period.Seconds(), Unit: "s", Text: "without a renewal make a node a failed one"})
@@ -91,6 +96,16 @@ func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
 		}
 	}
 	return diagnose.Found(f)
+}
+
+// duration is a flag of the controller manager, or its default.
+func duration(v *diagnose.View, flag string, normal time.Duration) time.Duration {
+	if text, set, _ := v.Flag(diagnose.ControllerManager, flag); set {
+		if d, err := time.ParseDuration(text); err == nil {
+			return d
+		}
+	}
+	return normal
 }
 
 // stage is where pods wait that fit on no node.

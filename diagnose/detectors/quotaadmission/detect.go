@@ -22,7 +22,7 @@ var Detector = diagnose.Detector{
 	Doc: `Before the API server stores a pod it writes what is used now into the status of each ResourceQuota of the pod's namespace. Pods that come together are counted together where they can be; with several quotas, or
 several API servers, the writes conflict and begin again, and creates wait.
 
-**Evidence.** The admission plugin ResourceQuota takes 30 % or more of what creates of pods take, and 50 ms for each pod or more (apiserver_admission_controller_admission_duration_seconds). Writes of resourcequotas/status by the API server itself are the second source, and their conflicts.
+**Evidence.** The admission plugin ResourceQuota takes 30 % or more of what creates of pods take, and 50 ms for each pod or more (apiserver_admission_controller_admission_duration_seconds). The API server itself writes resourcequotas/status meanwhile: the plugin's clock is one for all that is created, and without these writes it is not pods that it counts.
 
 **Charged.** That part of the waiting for the controller, or for the create where pods are bare.
 
@@ -51,6 +51,15 @@ func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
 	if share < much || each < long {
 		return diagnose.NotThere("counting against quotas took %.1f ms of the %.1f ms of a pod's create", 1000*each, 1000*took/float64(pods))
 	}
+	writes, conflicts, quotas := 0, 0, 0
+	for _, t := range v.TalksOf(func(t *diagnose.Talk) bool {
+		return strings.HasPrefix(t.Agent, diagnose.APIServer) && t.Resource == "resourcequotas/status"
+	}) {
+		writes, conflicts, quotas = writes+t.Count, conflicts+t.Codes[409], max(quotas, t.Names)
+	}
+	if writes == 0 {
+		return diagnose.NotThere("the API server counted nothing against quotas: what the plugin took is of %d pods and all else that was created", pods)
+	}
 	stage := diagnose.Controller
 	if v.Excess(stage) == 0 {
 		stage = diagnose.Accept
@@ -62,27 +71,18 @@ func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
 	case lost == 0 || !v.Symptom():
 		return diagnose.NotThere("counting against quotas took %.0f %% of what creates of pods took, but pods lost no time with it", 100*share)
 	}
-	writes, conflicts, quotas := 0, 0, 0
-	for _, t := range v.TalksOf(func(t *diagnose.Talk) bool {
-		return strings.HasPrefix(t.Agent, diagnose.APIServer) && t.Resource == "resourcequotas/status"
-	}) {
-		writes, conflicts, quotas = writes+t.Count, conflicts+t.Codes[409], max(quotas, t.Names)
-	}
 	f := diagnose.Finding{
-		Class: diagnose.Bottleneck, Component: diagnose.APIServer, Stage: stage, Resource: "quota", Sources: 1, Consumes: true, Direct: true, // waited in the plugin itself
+		Class: diagnose.Bottleneck, Component: diagnose.APIServer, Stage: stage, Resource: "quota", Sources: 2, Consumes: true, Direct: true, // waited in the plugin itself
 		Cause:    fmt.Sprintf("creates of pods are counted against quotas for %.2f s each", each),
 		Summary:  fmt.Sprintf("Each pod waits %.2f s at its creation until it is counted against the quotas of its namespace, %.0f %% of all that creates take.", each, 100*share),
 		Claims:   map[string]float64{stage: lost * share},
 		CodePath: "admission plugin ResourceQuota",
 		Evidence: []diagnose.Evidence{
 			{Kind: "wait", Ref: seconds + `_sum{name="ResourceQuota",operation="CREATE"}`, Value: waited, Unit: "s", Text: fmt.Sprintf("%.0f s in the plugin, of %.0f s that %d creates of pods took", waited, took, pods)},
+			{Kind: "rate", Ref: "requests: resourcequotas/status of kube-apiserver", Value: float64(writes) / float64(pods), Unit: "1", Text: fmt.Sprintf("writes for each pod: %d of %d quotas, %d of them in conflict", writes, quotas, conflicts)},
 		},
 		Advice:    diagnose.Advice{Text: "One ResourceQuota with all limits in place of several (each is a write of its own for each pod), none for what nobody needs counted, and workloads that come together in namespaces of their own. The price: less of a fence between tenants."},
 		RefutedBy: "the same load in a namespace without quotas that is as slow",
-	}
-	if writes > 0 {
-		f.Sources++
-		f.Evidence = append(f.Evidence, diagnose.Evidence{Kind: "rate", Ref: "requests: resourcequotas/status of kube-apiserver", Value: float64(writes) / float64(pods), Unit: "1", Text: fmt.Sprintf("writes for each pod: %d of %d quotas, %d of them in conflict", writes, quotas, conflicts)})
 	}
 	return diagnose.Found(f)
 }

@@ -124,8 +124,15 @@ func Assess(v *diagnose.View, c Client) diagnose.Outcome {
 	mass := excess
 	if c.DirectWait && hasWait {
 		// Each second in the limiter is a pod-second. Where it holds most of
-		// the stage the rest queues behind it.
-		if wait := v.Stage(c.Claim).WaitSeconds; wait == nil || waited < 0.5**wait {
+		// the stage the rest queues behind it. The limiter counts what has left it: in a run
+		// that was cut off it stands beside the bindings that had ended.
+		wait := v.Stage(c.Claim).WaitSeconds
+		bound, ok := v.Increase(c.Component, "scheduler_framework_extension_point_duration_seconds_sum", diagnose.Labels{"extension_point": "Bind"})
+		if v.Cut && ok && wait != nil && bound > 0 {
+			ended := min(*wait, bound)
+			wait = &ended
+		}
+		if wait == nil || waited < 0.5**wait {
 			mass = min(excess, waited)
 		}
 	}
