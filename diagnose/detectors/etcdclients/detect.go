@@ -95,19 +95,23 @@ func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
 		RefutedBy: "a run without them in which etcd uses as much CPU and disk",
 	}
 	what := fmt.Sprintf("%s requests a second", diagnose.Digits(rate, 3))
-	part := a.requests / max(1, a.all)
+	part, whole := a.requests/max(1, a.all), "all that it answers"
 	if x := a.received / max(1, a.bytes); a.received >= flood*v.Span() {
-		part = max(part, x)
+		if x > part {
+			part, whole = x, "all that it receives"
+		}
 		what += fmt.Sprintf(", %s/s written", diagnose.Bytes(a.received/v.Span()))
 		f.Evidence = append(f.Evidence, diagnose.Evidence{Kind: "rate", Ref: `etcd_network_client_grpc_received_bytes_total{component="etcd"}`, Value: a.bytes / v.Span(), Unit: "bytes/s", Text: fmt.Sprintf("%.0f %% of it did not come from the API server's clients", 100*x)})
 	}
 	if x := a.sent / max(1, a.out); a.sent >= flood*v.Span() {
-		part = max(part, x)
+		if x > part {
+			part, whole = x, "all that it sends"
+		}
 		what = fmt.Sprintf("%s/s read", diagnose.Bytes(a.sent/v.Span()))
 		f.Evidence = append(f.Evidence, diagnose.Evidence{Kind: "rate", Ref: sent + `{component="etcd"}`, Value: a.out / v.Span(), Unit: "bytes/s", Text: "sent, while the API server lists nothing"})
 	}
 	f.Cause = fmt.Sprintf("others than the API server ask etcd: %s", what)
-	f.Summary = fmt.Sprintf("Others than the API server %s etcd: %s, %.0f %% of what it does.", a.kind, what, 100*part)
+	f.Summary = fmt.Sprintf("Others than the API server %s etcd: %s, %.0f %% of %s.", a.kind, what, 100*part, whole)
 	f.Cost = &diagnose.Cost{}
 	if cpu, ok := v.CPU(diagnose.Etcd, v.Load); ok {
 		x := cpu * part
