@@ -44,7 +44,7 @@ Where less than 2 % of all its requests took less than 5 ms, the distance itself
 
 **Few at a time.** --http2-max-streams-per-connection bounds how many requests a connection carries at once. A controller's workers share one: below 20 the flag is named.
 
-**Contradicting.** Where some requests were quick: a full machine, a quota that stops the API server or the client, threads of the client that wait for a CPU: then requests wait at either end, and not between them. Quick requests or not: one of the ends that is stopped by a signal at times.
+**Contradicting.** Where some requests were quick: a full machine, a quota that stops the API server or the client, threads of the client that wait for a CPU: then requests wait at either end, and not between them. Quick requests or not: one of the ends that is stopped by a signal at times, or a client that waits ten times as long for a CPU as it has one.
 
 **Claims.** Of what stage controller lost, the part that the way is of the client's time; of stage bind the way of each binding. The risk is named where nobody lost anything.
 
@@ -135,13 +135,16 @@ func measure(v *diagnose.View, component string) (w way, why string) {
 	return way{component, n, max(0, sum-waited) / n, seconds / float64(served)}, ""
 }
 
-// halted says which end of the way was stopped by a signal, at times: no request is quick
-// then, however short the way.
+// halted says which end of the way was stopped by a signal, at times, or that the client
+// hardly got a CPU: no request is quick then, however short the way.
 func halted(v *diagnose.View, component string) string {
 	for _, c := range []string{component, diagnose.APIServer} {
 		if share, n, ok := v.Stopped(c, v.Load); ok && share >= stood && n >= looked {
 			return fmt.Sprintf("%s was stopped in %.0f %% of %d moments", c, 100*share, n)
 		}
+	}
+	if d, cpu, starved := v.Starved(component); starved {
+		return fmt.Sprintf("its threads waited %.0f s for a CPU and ran for %.1f s", d, cpu)
 	}
 	return ""
 }
@@ -153,9 +156,6 @@ func elsewhere(v *diagnose.View, w way) string {
 	}
 	if d, ok := v.RunDelay(w.component, v.Load); ok && d >= delayed*w.mean()*w.n {
 		return fmt.Sprintf("its threads waited %.0f s for a CPU", d)
-	}
-	if d, cpu, starved := v.Starved(w.component); starved {
-		return fmt.Sprintf("its threads waited %.0f s for a CPU and ran for %.1f s", d, cpu)
 	}
 	return ""
 }

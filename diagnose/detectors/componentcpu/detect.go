@@ -22,6 +22,9 @@ const (
 	// room is how busy a machine is at most on which a component that waits for a CPU is
 	// kept from it.
 	room = 0.8
+	// full is how busy a machine is on which everybody waits, and kept how many times as
+	// long as it had a CPU a component must have waited for one on a machine in between.
+	full, kept = 0.95, 30.0
 )
 
 // Detector finds the cause.
@@ -156,7 +159,7 @@ func held(v *diagnose.View, component string) (f diagnose.Finding, ok bool) {
 	if _, stops, counted := v.Throttled(component, v.Plateau); counted && stops >= never {
 		return f, false // by a quota that is known: shared-quota's
 	}
-	if !starved || !okMachine || m.Share >= room {
+	if !starved || !okMachine || m.Share >= full || m.Share >= room && delay < kept*cpu {
 		return f, false
 	}
 	got := cpu / span
