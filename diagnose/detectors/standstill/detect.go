@@ -120,7 +120,7 @@ func finding(v *diagnose.View, p part, all []record.Window) diagnose.Finding {
 	}
 	claims, pods, longest := v.Held(all, p.stages)
 	if pods < few || longest < waited {
-		f.Summary += ". No pod waited for it."
+		f.Summary += ". No pod waited for it long enough to count as lost."
 		return f
 	}
 	f.Class, f.Claims = diagnose.Bottleneck, claims
@@ -166,7 +166,7 @@ func byTurns(v *diagnose.View, p part, share float64, n int) diagnose.Finding {
 	}
 	text, suffers := v.Suffers()
 	if !suffers {
-		f.Summary += ". No pod waited for it."
+		f.Summary += ". No pod waited for it long enough to count as lost."
 		return f
 	}
 	f.Claims = map[string]float64{}
@@ -180,7 +180,7 @@ func byTurns(v *diagnose.View, p part, share float64, n int) diagnose.Finding {
 	}
 	if len(f.Claims) == 0 {
 		f.Claims = nil
-		f.Summary += ". No pod waited for it."
+		f.Summary += ". No pod waited for it long enough to count as lost."
 		return f
 	}
 	if f.Stage == diagnose.Scheduling {
