@@ -80,6 +80,25 @@ func (v *View) Held(during []record.Window, stages []string) (claims map[string]
 	return claims, pods, longest
 }
 
+// WaitedDuring is the share of the pod-seconds in a stage that fall into windows which
+// do not overlap, 0 to 1. ok is false where no pod was in the stage.
+func (v *View) WaitedDuring(stage string, during []record.Window) (share float64, ok bool) {
+	end := v.Span()
+	inside, all := 0.0, 0.0
+	for _, s := range v.steps[stage] {
+		out, _ := s.left(end)
+		all += max(0, out-s.in)
+		for _, w := range during {
+			from, to := w.Start.Sub(v.Load.Start).Seconds(), w.End.Sub(v.Load.Start).Seconds()
+			inside += max(0, min(out, to)-max(s.in, from))
+		}
+	}
+	if all <= 0 {
+		return 0, false
+	}
+	return min(1, inside/all), true
+}
+
 // Passed is how many pods came out of a stage meanwhile.
 func (v *View) Passed(during []record.Window, stage string) (n int) {
 	for _, s := range v.steps[stage] {

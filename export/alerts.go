@@ -170,6 +170,18 @@ var Rules = []Rule{
 			{Series: `apiserver_request_total{job="apiserver",resource="pods",subresource="",verb="POST",code="201"}`, Rate: 10}},
 	},
 	{
+		Alert: "NodesAreRefused", Detector: "nodes-refused", Severity: Warning, Component: "kube-apiserver",
+		Expr: `sum by (job) (rate(apiserver_request_total{resource="serviceaccounts",subresource="token",verb="POST",code=~"400|401|422|5.."}[W])) >= 0.1
+  and sum by (job) (rate(apiserver_request_total{resource="serviceaccounts",subresource="token",verb="POST",code=~"400|401|422|5.."}[W]))
+  / sum by (job) (rate(apiserver_request_total{resource="serviceaccounts",subresource="token",verb="POST"}[W])) >= 0.05`,
+		Summary: "{{ $value | humanize }} tokens a second are refused; without its token no pod starts, and the kubelet waits longer after each refusal",
+		Look:    "The FailedMount events of pods, which have the reason: a webhook for serviceaccounts/token that fails or says no.",
+		Fires: []Line{{Series: `apiserver_request_total{job="apiserver",resource="serviceaccounts",subresource="token",verb="POST",code="500"}`, Rate: 2},
+			{Series: `apiserver_request_total{job="apiserver",resource="serviceaccounts",subresource="token",verb="POST",code="201"}`, Rate: 10}},
+		Quiet: []Line{{Series: `apiserver_request_total{job="apiserver",resource="serviceaccounts",subresource="token",verb="POST",code="403"}`, Rate: 2},
+			{Series: `apiserver_request_total{job="apiserver",resource="serviceaccounts",subresource="token",verb="POST",code="201"}`, Rate: 10}},
+	},
+	{
 		Alert: "QuotasAreCountedSlowly", Detector: "quota-admission", Severity: Warning, Component: "kube-apiserver",
 		Expr: `sum by (job) (rate(apiserver_admission_controller_admission_duration_seconds_sum{name="ResourceQuota",operation="CREATE"}[W]))
   / (sum by (job) (rate(etcd_requests_total{resource="pods",operation="create"}[W])) > 0.1) >= 0.05`,

@@ -517,7 +517,7 @@ func (s *session) startHollowNodes(ctx context.Context) error {
 		case err := <-failed:
 			return fmt.Errorf("hollow nodes: %w", err)
 		case <-stalled.C:
-			return fmt.Errorf("hollow nodes: not all of %d nodes became schedulable, and none did for %v", n, nodePatience)
+			return s.unschedulable(ctx, n)
 		case <-ctx.Done():
 			return fmt.Errorf("hollow nodes: %w", context.Cause(ctx))
 		}

@@ -47,6 +47,7 @@ import (
 	"github.com/kubedyno/kubedyno/diagnose/detectors/machinecpu"
 	"github.com/kubedyno/kubedyno/diagnose/detectors/nodesgivenup"
 	"github.com/kubedyno/kubedyno/diagnose/detectors/nodeslate"
+	"github.com/kubedyno/kubedyno/diagnose/detectors/nodesrefused"
 	"github.com/kubedyno/kubedyno/diagnose/detectors/orderedpods"
 	"github.com/kubedyno/kubedyno/diagnose/detectors/pacedclient"
 	"github.com/kubedyno/kubedyno/diagnose/detectors/periodicjob"
@@ -106,6 +107,7 @@ var All = []diagnose.Detector{
 	costlywork.Detector,
 	controlleroff.Detector,
 	createsrefused.Detector,
+	nodesrefused.Detector,
 	orderedpods.Detector,
 	quotaadmission.Detector,
 	podsdeleted.Detector,

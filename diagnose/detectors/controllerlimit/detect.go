@@ -19,6 +19,9 @@ full as well: only an empty bucket then holds anyone back). Independent of that,
 rest_client_rate_limiter_duration_seconds of kube-controller-manager grows: below 5 % of the time nobody waited and the cause is
 ruled out, from half of the time on it counts as the second source and the finding is confirmed.
 
+**Charged.** What pods wait there while the requests follow each other at the limit; all of it from 85 % on. A controller that waits for the
+answers to one batch before it sends the next (slow admission), or for its next try (refusals), sends at the limit too, now and then.
+
 **Without** the audit log the pods' creation times stand in; without flags a metronome (gaps vary by less than 0.5) is enough for
 *possible*, with the limiter's counter for more.
 

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/kubedyno/kubedyno/diagnose"
+	"github.com/kubedyno/kubedyno/diagnose/detectors/internal/refusal"
 )
 
 const (
@@ -15,28 +16,8 @@ const (
 	// that all the waiting for the controller is due to refusals.
 	always = 0.2
 
-	rejection    = "apiserver_admission_webhook_rejection_count"
-	policyChecks = "apiserver_validating_admission_policy_check_total"
-	plugins      = "apiserver_admission_controller_admission_duration_seconds_count"
+	create = "CREATE" // as admission calls it
 )
-
-// refusers are the admission plugins that refuse pods and what owns them, with what that means.
-var refusers = map[string]struct{ resource, cause, look string }{
-	"LimitRanger":                {"policy", "a LimitRange, whose bounds they are outside of", "the LimitRanges of the namespace, and what the pods' containers ask for"},
-	"NamespaceLifecycle":         {"policy", "the namespace, which is being deleted or not there", "the namespace (kubectl get namespace): what is being deleted takes nothing new"},
-	"MutatingAdmissionPolicy":    {"policy", "a MutatingAdmissionPolicy that could not be applied", "the expressions of the MutatingAdmissionPolicies, and their failurePolicy"},
-	"MutatingAdmissionWebhook":   {"webhook", "a mutating admission webhook", "the mutating admission webhooks (failurePolicy, their backends, their logs)"},
-	"PodSecurity":                {"policy", "Pod Security: they violate the namespace's level", "the security context of the pods, and the namespace's label pod-security.kubernetes.io/enforce"},
-	"Priority":                   {"policy", "a PriorityClass that is not there", "priorityClassName of the pods, and the PriorityClasses that there are"},
-	"ResourceQuota":              {"quota", "a ResourceQuota that is used up", "the ResourceQuotas of the namespace (kubectl describe quota), and what counts against them"},
-	"RuntimeClass":               {"policy", "a RuntimeClass that is not there or does not fit", "runtimeClassName of the pods, and the RuntimeClasses that there are"},
-	"ServiceAccount":             {"policy", "a ServiceAccount that is not there", "serviceAccountName of the pods, the namespace's ServiceAccounts, and who makes and deletes these"},
-	"ValidatingAdmissionPolicy":  {"policy", "a ValidatingAdmissionPolicy that says no", "the ValidatingAdmissionPolicies and their bindings"},
-	"ValidatingAdmissionWebhook": {"webhook", "a validating admission webhook", "the validating admission webhooks (failurePolicy, their backends, their logs)"},
-}
-
-// ofNodes is the plugin that refuses what nodes may not do, and no controller.
-const ofNodes = "NodeRestriction"
 
 // Detector finds the cause.
 var Detector = diagnose.Detector{
@@ -57,8 +38,8 @@ Where nothing was loaded, and nobody knows when pods were due, it is a risk, wit
 	Detect: detect,
 }
 
-// refusal says whether an answer means that the pod may not be.
-func refusal(code int32) bool { return code >= 400 && code != 404 && code != 409 && code != 429 }
+// refuses says whether an answer means that the pod may not be.
+func refuses(code int32) bool { return code >= 400 && code != 404 && code != 409 && code != 429 }
 
 func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
 	if !v.HasRequests {
@@ -106,12 +87,12 @@ func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
 		queues, look = "deployment", "the admission webhooks and policies for ReplicaSets, and the log of kube-controller-manager, which has the reason"
 		outcome = fmt.Sprintf("%.0f %% of the ReplicaSets that %s creates (code %d), before which there are no pods of a Deployment; after each refusal the controller waits longer", 100*made.share(), who, most)
 	}
-	by, named := refuser(v, float64(refused))
+	by, named := refusal.By(v, refusal.Asked{Operation: create, Refused: float64(refused), Of: "a pod", Reasons: "the FailedCreate events of the ReplicaSets have"})
 	if !named && most == http.StatusForbidden {
 		by, named = nobody(v, float64(refused), made)
 	}
 	if named {
-		resource, cause, look = by.resource, by.cause, by.look
+		resource, cause, look = by.Resource, by.Cause, by.Look
 	}
 	f := diagnose.Finding{
 		Class: diagnose.Bottleneck, Component: diagnose.ControllerManager, Stage: diagnose.Controller, Resource: resource, Sources: 1,
@@ -132,16 +113,16 @@ func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
 	}
 	if named {
 		f.Sources++
-		f.Evidence = append(f.Evidence, by.evidence)
-		if !by.general {
+		f.Evidence = append(f.Evidence, by.Evidence)
+		if !by.General {
 			f.Summary += fmt.Sprintf(" It is %s.", cause)
 		}
 	}
 	exactly := false
 	if l, ok := v.Log(diagnose.ControllerManager, "create-refused"); ok && l.Count > 0 {
-		exactly = told(&f, l, made.resource, named && !by.general)
+		exactly = told(&f, l, made.resource, named && !by.General)
 	}
-	if by.general && !exactly {
+	if by.General && !exactly {
 		f.Summary += fmt.Sprintf(" It is %s.", cause)
 	}
 	if n, ok := v.Increase(diagnose.ControllerManager, "workqueue_retries_total", diagnose.Labels{"name": queues}); ok && n > 0 {
@@ -168,7 +149,7 @@ func madeBy(v *diagnose.View, resource string) making {
 	}) {
 		m.all += t.Count
 		for code, n := range t.Codes {
-			if refusal(code) {
+			if refuses(code) {
 				m.refused += n
 				m.codes[code] += n
 				m.who = t.Agent
@@ -258,77 +239,20 @@ func sentence(words string) string {
 	return strings.TrimSuffix(words, ".") + "."
 }
 
-// An answer is who said no, by the API server's own count.
-type answer struct {
-	resource, cause, look string
-	evidence              diagnose.Evidence
-	general               bool // which kind of thing it is; the log may know which one
-}
-
-// refuser names the webhook or policy to which at least half of the refusals go
-// back, if there is one.
-func refuser(v *diagnose.View, refused float64) (a answer, ok bool) {
-	for _, c := range []struct {
-		metric, label string
-		match         diagnose.Labels
-		resource      string
-		cause, look   string // of its name
-	}{
-		{rejection, "name", diagnose.Labels{"operation": "CREATE", "error_type": "calling_webhook_error"}, "webhook",
-			"the admission webhook %s, whose calls fail (failurePolicy Fail)", "what serves %s (its Service and endpoints, its port, its certificate, its own log), and whether pods must wait for it: failurePolicy, rules, namespaceSelector"},
-		{rejection, "name", diagnose.Labels{"operation": "CREATE", "error_type": "no_error"}, "webhook",
-			"the admission webhook %s, which says no", "what %s wants of a pod: the FailedCreate events of the ReplicaSets have its reason"},
-		{policyChecks, "policy", diagnose.Labels{"enforcement_action": "deny"}, "policy",
-			"the ValidatingAdmissionPolicy %s, which says no", "what the policy %s wants of a pod: the FailedCreate events of the ReplicaSets have its message"},
-	} {
-		by, _ := v.IncreaseBy(diagnose.APIServer, c.metric, c.label, c.match)
-		if len(by) == 0 || by[0].Value < refused/2 {
-			continue
-		}
-		name := by[0].Label
-		a.resource, a.cause, a.look = c.resource, fmt.Sprintf(c.cause, name), fmt.Sprintf(c.look, name)
-		a.evidence = diagnose.Evidence{Kind: "rate", Ref: fmt.Sprintf("%s{%s=%q}", c.metric, c.label, name), Value: by[0].Value, Unit: "requests", Text: "refused by it"}
-		return a, true
-	}
-	by, _ := v.IncreaseBy(diagnose.APIServer, plugins, "name", diagnose.Labels{"operation": "CREATE", "rejected": "true"})
-	for _, p := range by {
-		if p.Label == ofNodes || p.Value < refused/2 {
-			continue
-		}
-		r, ok := refusers[p.Label]
-		if !ok {
-			r.resource, r.cause, r.look = "policy", "the admission plugin "+p.Label, "what the admission plugin "+p.Label+" wants"
-		}
-		return answer{resource: r.resource, cause: r.cause, look: r.look, general: true, evidence: diagnose.Evidence{
-			Kind: "rate", Ref: fmt.Sprintf(`%s{name=%q,rejected="true"}`, plugins, p.Label), Value: p.Value, Unit: "requests", Text: "refused by the admission plugin " + p.Label,
-		}}, true
-	}
-	return a, false
-}
-
 // nobody is what it means that no admission plugin refused what came back with 403:
 // it got no further than to the question whether the account may do so.
-func nobody(v *diagnose.View, refused float64, m making) (a answer, ok bool) {
-	if asked, known := v.Increase(diagnose.APIServer, plugins, diagnose.Labels{"operation": "CREATE", "rejected": "false"}); !known || asked == 0 {
-		return a, false
-	}
-	said := 0.0
-	by, _ := v.IncreaseBy(diagnose.APIServer, plugins, "name", diagnose.Labels{"operation": "CREATE", "rejected": "true"})
-	for _, p := range by {
-		if p.Label != ofNodes {
-			said += p.Value
-		}
-	}
-	if said > refused/2 {
+func nobody(v *diagnose.View, refused float64, m making) (a refusal.Answer, ok bool) {
+	said, known := refusal.ByPlugins(v, create)
+	if !known || said > refused/2 {
 		return a, false
 	}
 	account := "the account of " + m.who
-	return answer{
-		resource: "policy", general: true,
-		cause: fmt.Sprintf("a missing right: no admission plugin refused them, so that %s may not create %s", account, m.resource),
-		look:  fmt.Sprintf("the rights of %s: its ClusterRole (system:controller:…) and the ClusterRoleBinding. The API server puts its own system:… roles right when it starts (unless rbac.authorization.kubernetes.io/autoupdate is false)", account),
-		evidence: diagnose.Evidence{
-			Kind: "rate", Ref: plugins + `{operation="CREATE",rejected="true"}`, Value: said, Unit: "requests", Text: "were refused by an admission plugin: the others got no further than to authorization",
+	return refusal.Answer{
+		Resource: "policy", General: true,
+		Cause: fmt.Sprintf("a missing right: no admission plugin refused them, so that %s may not create %s", account, m.resource),
+		Look:  fmt.Sprintf("the rights of %s: its ClusterRole (system:controller:…) and the ClusterRoleBinding. The API server puts its own system:… roles right when it starts (unless rbac.authorization.kubernetes.io/autoupdate is false)", account),
+		Evidence: diagnose.Evidence{
+			Kind: "rate", Ref: `apiserver_admission_controller_admission_duration_seconds_count{operation="CREATE",rejected="true"}`, Value: said, Unit: "requests", Text: "were refused by an admission plugin: the others got no further than to authorization",
 		},
 	}, true
 }

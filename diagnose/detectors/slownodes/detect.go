@@ -29,7 +29,7 @@ Where pods of one node become running one after the other, evenly spaced, and on
 
 **Contradicting.** Simulated nodes that are late against their own draw (nodes-late) are the harness' fault. A full machine or a starved API server delays watch events and reports.
 
-**Look-alikes.** Slow delivery of watch events to nodes: then stage observe and other watchers are late too. Volumes that are attached late: the finding says which step.`,
+**Look-alikes.** nodes-refused (the API server refuses the tokens of pods, or the reports). Slow delivery of watch events to nodes: then stage observe and other watchers are late too. Volumes that are attached late: the finding says which step.`,
 	Detect: detect,
 }
 
@@ -64,6 +64,9 @@ func detect(v *diagnose.View, earlier []diagnose.Finding) diagnose.Outcome {
 		return diagnose.NotThere("pods start late, and the nodes' reports take %.2f s at the API server", took/float64(reports))
 	}
 	n := float64(max(1, v.Counts.Running))
+	if failed, asked := failures(v); asked > 0 && float64(failed) >= failing*float64(asked) {
+		return diagnose.NotThere("pods start late, and %d of %d requests of nodes for tokens and reports failed", failed, asked)
+	}
 	f := diagnose.Finding{
 		Class: diagnose.Bottleneck, Component: "node", Stage: diagnose.Start, Resource: "unknown", Sources: 1,
 		Cause:   "nodes take long between a pod's binding and its running",
@@ -89,6 +92,26 @@ func detect(v *diagnose.View, earlier []diagnose.Finding) diagnose.Outcome {
 	kubelets(v, &f, lost/n)
 	volumes(v, &f)
 	return diagnose.Found(f)
+}
+
+// failing is the share of failures from which nodes are not to blame for what they
+// ask for in vain.
+const failing = 0.2
+
+// failures counts what nodes asked for their pods, and how much of it the API server
+// could not do.
+func failures(v *diagnose.View) (failed, asked int) {
+	for _, t := range v.TalksOf(func(t *diagnose.Talk) bool {
+		return diagnose.OfNode(t.Agent) && (t.Resource == "serviceaccounts/token" || t.Resource == "pods/status")
+	}) {
+		asked += t.Count
+		for code, n := range t.Codes {
+			if code >= 500 {
+				failed += n
+			}
+		}
+	}
+	return failed, asked
 }
 
 // most is the part of what a pod lost on its node from which one step is the

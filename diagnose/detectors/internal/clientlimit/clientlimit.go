@@ -13,8 +13,10 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"time"
 
 	"github.com/kubedyno/kubedyno/diagnose"
+	"github.com/kubedyno/kubedyno/record"
 	"github.com/kubedyno/kubedyno/stat"
 )
 
@@ -57,6 +59,12 @@ const (
 	// Gaps of a metronome vary by the jitter of the way (CV < 0.3 measured),
 	// those of work by about 1.
 	metronome = 0.5
+	// Where a stretch of requests is closer than this to the limit the bucket is
+	// empty: a second's requests vary by some, as other threads' turns do.
+	emptyBucket = 0.8
+	// From this share of the pods' waiting on the limit is why they wait, all of
+	// the time: how the first batch begins and how the last one ends is its effect.
+	nearlyAlways = 0.85
 	// A limiter that held a run up for less than 3 s beyond its burst is no
 	// news: the start of the pods alone takes a second.
 	shortest = 3
@@ -136,6 +144,15 @@ func Assess(v *diagnose.View, c Client) diagnose.Outcome {
 			mass = min(excess, waited)
 		}
 	}
+	// It explains what pods wait while the bucket is empty. A controller that
+	// waits for the answers to one batch before it sends the next, or for its next
+	// try, has tokens then, although it spends them fast when it sends.
+	always := true
+	if !c.DirectWait {
+		if share, ok := v.WaitedDuring(c.Claim, Empty(c.Requests, p.Rate, v.Load.Start)); ok && share < nearlyAlways {
+			always, mass = false, share*excess
+		}
+	}
 	f := diagnose.Finding{
 		Class: diagnose.Bottleneck, Component: c.Component, Stage: c.Stage, Resource: "client-limit",
 		Claims: map[string]float64{c.Claim: mass},
@@ -147,7 +164,13 @@ func Assess(v *diagnose.View, c Client) diagnose.Outcome {
 	}
 	f.Cause = fmt.Sprintf("client-side rate limit of %s: %s", c.Who, number)
 	f.Summary = fmt.Sprintf("%s may send only %s, and each %s: pods come at %.1f/s, %s.", upper(c.Who), number, c.Per, v.Rate, idleness(v))
+	if !always {
+		f.Summary = fmt.Sprintf("%s may send only %s, and each %s: that is why pods wait %.0f %% of their time there, and not the rest of it. They come at %.1f/s, %s.", upper(c.Who), number, c.Per, 100*mass/excess, v.Rate, idleness(v))
+	}
 	f.Evidence = evidence(v, c, p, limit, known, waited, hasWait, excess)
+	if !always {
+		f.Evidence = append(f.Evidence, diagnose.Evidence{Kind: "wait", Ref: "stages: " + c.Claim, Value: mass / excess, Unit: "1", Text: fmt.Sprintf("in %.0f %% of the pods' waiting there requests followed each other at the limit", 100*mass/excess)})
+	}
 	f.Sources = 1
 	if hasWait && waited >= waitAlways*p.Seconds {
 		f.Sources = 2
@@ -157,6 +180,36 @@ func Assess(v *diagnose.View, c Client) diagnose.Outcome {
 	advise(v, c, p, limit, known, &f)
 	f.RefutedBy = fmt.Sprintf("a run with a higher limit in which pods do not come faster, or with %g of it in which they do not come at %.1f/s", less, less*v.Rate)
 	return diagnose.Found(f)
+}
+
+// Empty are the stretches of a client's requests, in seconds since start, that follow each
+// other at about rate (1/s) or faster: then its bucket holds no token.
+func Empty(requests []float64, rate float64, start time.Time) (windows []record.Window) {
+	ts := slices.Sorted(slices.Values(requests))
+	if len(ts) < 2 || rate <= 0 {
+		return nil
+	}
+	// Ten requests or two seconds, whichever is longer, so that one that is late
+	// ends no stretch.
+	long := max(2, 10/rate)
+	at := func(t float64) time.Time { return start.Add(time.Duration(t * float64(time.Second))) }
+	next, until := 0, -1 // the first request out of reach; the last of a full stretch so far
+	for i := range len(ts) - 1 {
+		for next < len(ts) && ts[next] <= ts[i]+long {
+			next++
+		}
+		if float64(next-i) >= emptyBucket*rate*long {
+			until = next - 1
+		}
+		switch n := len(windows); {
+		case i >= until:
+		case n > 0 && windows[n-1].End.Equal(at(ts[i])):
+			windows[n-1].End = at(ts[i+1])
+		default:
+			windows = append(windows, record.Window{Start: at(ts[i]), End: at(ts[i+1])})
+		}
+	}
+	return windows
 }
 
 // idleness says what else was busy, as the first thing a reader asks.
