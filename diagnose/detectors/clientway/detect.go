@@ -21,6 +21,9 @@ const (
 	// quick is a bucket of the histogram, in seconds, and few the part of requests
 	// that may lie in it where the way itself is long: queues let some pass.
 	quick, few = "0.005", 0.02
+	// Where at most rare of the writes, each of seconds, are this part of the whole
+	// way (most), it is what happened to them and no way that others took too.
+	rare, most = 0.05, 0.5
 	// delayed is the part of the way that may be waiting of the client's threads for
 	// a CPU.
 	delayed = 0.3
@@ -44,7 +47,7 @@ Where less than 2 % of all its requests took less than 5 ms, the distance itself
 
 **Few at a time.** --http2-max-streams-per-connection bounds how many requests a connection carries at once. A controller's workers share one: below 20 the flag is named.
 
-**Contradicting.** Where some requests were quick: a full machine, a quota that stops the API server or the client, threads of the client that wait for a CPU: then requests wait at either end, and not between them. Quick requests or not: one of the ends that is stopped by a signal at times, or a client that waits ten times as long for a CPU as it has one.
+**Contradicting.** Where some requests were quick: a full machine, a quota that stops the API server or the client, threads of the client that wait for a CPU: then requests wait at either end, and not between them. Quick requests or not: one of the ends that is stopped by a signal at times, or a client that waits ten times as long for a CPU as it has one (five times on a calm machine); at most 5 % of the writes that took seconds and are most of the time.
 
 **Claims.** Of what stage controller lost, the part that the way is of the client's time; of stage bind the way of each binding. The risk is named where nobody lost anything.
 
@@ -83,6 +86,9 @@ func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
 		}
 		text := w.String()
 		halt := halted(v, c)
+		if halt == "" {
+			halt = outliers(v, w)
+		}
 		if halt != "" {
 			text += ", but " + halt
 		}
@@ -147,6 +153,24 @@ func halted(v *diagnose.View, component string) string {
 		return fmt.Sprintf("its threads waited %.0f s for a CPU and ran for %.1f s", d, cpu)
 	}
 	return ""
+}
+
+// outliers says that a few writes took seconds, and the others hardly any of the time:
+// connections that broke, or could not be made. It is empty where it was the way.
+func outliers(v *diagnose.View, w way) string {
+	writes := func(le string) (n float64, ok bool) {
+		return v.Increase(w.component, took+"_bucket", diagnose.Labels{"verb": "~POST|PUT|PATCH|DELETE", "le": le})
+	}
+	under2, ok2 := writes("2")
+	under8, ok8 := writes("8")
+	if !ok2 || !ok8 {
+		return ""
+	}
+	late, later := w.n-under2, w.n-under8
+	if late > rare*w.n || 2*(late-later)+8*later < most*w.mean()*w.n {
+		return ""
+	}
+	return fmt.Sprintf("%.0f of %.0f writes took more than 2 s, which is most of that", late, w.n)
 }
 
 // elsewhere says why requests waited at an end of the way; empty where they did not.

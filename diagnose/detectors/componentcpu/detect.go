@@ -39,7 +39,7 @@ once it has used its share, and everything that waits for it waits too, while th
 pods lost time. The cgroup's own count of stops is the second source; a process that was stopped in less than 10 % of the periods is cleared. GOMAXPROCS is read from
 go_sched_gomaxprocs_threads; there are no stops to count.
 A starved kube-apiserver or etcd is charged with all lost time, a starved controller manager with stage controller, a
-starved scheduler with queue, decide and bind. A component that has no quota, as far as the recording knows, is named where its threads were ready to run for ten times as long as they ran, while the machine had room (at most 80 % busy, or 95 % where it waited thirty times as long): it was moved to another cgroup, or has a priority that leaves it what others do not want.
+starved scheduler with queue, decide and bind. A component that has no quota, as far as the recording knows, is named where its threads were ready to run for ten times as long as they ran (five times on a machine that was less than 70 % busy), while the machine had room (at most 80 % busy, or 95 % where it waited thirty times as long): it was moved to another cgroup, or has a priority that leaves it what others do not want.
 
 Where several quotas stop their components, also one of a group that stops the others (shared-quota), each is charged by how often it did: lifting one leaves pods to the next.
 
