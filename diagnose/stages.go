@@ -306,6 +306,35 @@ func (v *View) NeverCreated() map[string]int {
 	return pods
 }
 
+// Asleep counts the pods that were asked for and that no controller created because
+// their workload says so itself, by the resource of which they are: Deployments that
+// are paused, Jobs that are suspended, at the end of the recording. known is false where
+// workloads were not watched.
+func (v *View) Asleep() (pods map[string]int, known bool) {
+	objects, err := v.src.Objects()
+	rows, known, err := optional("objects", objects, err)
+	if err != nil {
+		v.err = err
+	}
+	if !known {
+		return nil, false
+	}
+	states := map[string]string{}
+	for i := range rows {
+		if o := &rows[i]; o.Kind == "Deployment" || o.Kind == "Job" {
+			states[o.Kind+" "+o.Namespace+"/"+o.Name] = o.State
+		}
+	}
+	pods = map[string]int{}
+	for _, late := range v.unborn() {
+		name := late.op.Namespace + "/" + late.op.Name
+		if late.op.Resource == "deployments" && states["Deployment "+name] == "paused" || late.op.Resource == "jobs" && states["Job "+name] == "suspended" {
+			pods[late.op.Resource] += late.pods
+		}
+	}
+	return pods, len(states) > 0
+}
+
 // many is the share of the pods that were asked for from which those that were
 // never created are no accident of the recording.
 const many = 0.05

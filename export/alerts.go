@@ -439,6 +439,7 @@ var Unsaid = map[string]string{
 	"unusual-work":       "CPU profiles, and those of healthy runs",
 	"costly-work":        "healthy runs of the same load",
 	"controller-off":     "the flags of kube-controller-manager",
+	"workloads-asleep":   "the specs of workloads; kube-state-metrics has kube_deployment_spec_paused and kube_job_spec_suspend",
 	"ordered-pods":       "when each pod was created and ran, and of which workload it is",
 	"rolling-update":     "when each pod was created and ready, and of which workload it is",
 	"kept-by-finalizers": "when a node has deleted its pod, and when that was gone: the audit log and a watch",

@@ -56,6 +56,7 @@ var (
 	stateComplete    = []byte("complete")
 	stateProgressing = []byte("progressing")
 	stateSuspended   = []byte("suspended")
+	statePaused      = []byte("paused")
 )
 
 // seen is what is taken from an object for its row.
@@ -272,7 +273,8 @@ func (s *seen) rolled(r roll, done bool) {
 
 func (s *seen) deployment(spec, status []byte) error {
 	r := roll{desired: 1}
-	if err := numbers(spec, number{1, &r.desired}); err != nil {
+	var paused int64
+	if err := numbers(spec, number{1, &r.desired}, number{7, &paused}); err != nil {
 		return err
 	}
 	if err := numbers(status, number{1, &r.observed}, number{2, &r.all}, number{3, &r.updated}, number{4, &r.available}, number{7, &r.ready}); err != nil {
@@ -280,8 +282,11 @@ func (s *seen) deployment(spec, status []byte) error {
 	}
 	s.rolled(r, r.updated == r.desired && r.all == r.desired && r.available == r.desired)
 	is, err := condition(status, 6, "Progressing")
-	if string(is) == "False" { // its deadline has passed
+	switch {
+	case string(is) == "False": // its deadline has passed
 		s.state = stateFailed
+	case paused != 0 && string(s.state) == string(stateProgressing):
+		s.state = statePaused
 	}
 	return err
 }

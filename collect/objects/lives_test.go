@@ -262,6 +262,8 @@ func TestWorkloads(t *testing.T) {
 	})
 	put(h, "Deployment", "web", func(d *appsv1.Deployment) { d.Status.ReadyReplicas, d.Status.AvailableReplicas = 3, 3 })
 	put(h, "Deployment", "web", func(d *appsv1.Deployment) { d.Generation = 2 })
+	put(h, "Deployment", "web", func(d *appsv1.Deployment) { d.Spec.Paused = true })
+	put(h, "Deployment", "web", func(d *appsv1.Deployment) { d.Spec.Paused = false })
 	put(h, "Deployment", "web", func(d *appsv1.Deployment) {
 		d.Status.Conditions = []appsv1.DeploymentCondition{{Type: appsv1.DeploymentProgressing, Status: corev1.ConditionFalse, Reason: "ProgressDeadlineExceeded"}}
 	})
@@ -296,6 +298,8 @@ func TestWorkloads(t *testing.T) {
 		"added Deployment web state=progressing 0/3 +1",
 		"modified Deployment web state=progressing 2/3 +1",
 		"modified Deployment web state=complete 3/3 +1",
+		"modified Deployment web state=progressing 3/3 +1",
+		"modified Deployment web state=paused 3/3 +1",
 		"modified Deployment web state=progressing 3/3 +1",
 		"modified Deployment web state=failed 3/3 +1")
 	wants(t, r, "ReplicaSet", "added ReplicaSet web-1 state=complete owner=Deployment/web 3/3 +1")

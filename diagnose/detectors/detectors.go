@@ -9,6 +9,7 @@ import (
 	"github.com/kubedyno/kubedyno/diagnose"
 	"github.com/kubedyno/kubedyno/diagnose/detectors/aggregated"
 	"github.com/kubedyno/kubedyno/diagnose/detectors/apfseats"
+	"github.com/kubedyno/kubedyno/diagnose/detectors/asleep"
 	"github.com/kubedyno/kubedyno/diagnose/detectors/auditsink"
 	"github.com/kubedyno/kubedyno/diagnose/detectors/authentication"
 	"github.com/kubedyno/kubedyno/diagnose/detectors/authorization"
@@ -106,6 +107,7 @@ var All = []diagnose.Detector{
 	unusualwork.Detector,
 	costlywork.Detector,
 	controlleroff.Detector,
+	asleep.Detector,
 	createsrefused.Detector,
 	nodesrefused.Detector,
 	orderedpods.Detector,

@@ -52,6 +52,7 @@
 //	ended kube-scheduler 137 at 5s  its exit status, and the run ended with it
 //	stuck 3; lost 2                 pods never running; never seen
 //	refused 500 for 20s             each pod that a controller creates, so that none comes
+//	paused for 20s                  each Deployment, so that no pod comes
 //	status interrupted              how the recording ended, here while pods were still coming
 //	no audit|metrics|processes|machine
 //	no flags                        an existing cluster: only the harness is known

@@ -25,6 +25,7 @@ type Run struct {
 	requests  []record.Request
 	processes []record.ProcessSample
 	machine   []record.MachineSample
+	objects   []record.ObjectChange
 	coreTable []record.CoreSample
 	exits     []record.ProcessExit
 	counters  []counter
@@ -93,6 +94,7 @@ type script struct {
 	stuck, lost           int
 	refused               int32 // the code of each answer to a controller's pod; 0: none is refused
 	refusedFor            float64
+	pausedFor             float64 // how long Deployments were paused, to the end; 0: none was
 	watchedFor            float64 // nothing is loaded
 	status                record.Status
 	no                    map[string]bool
@@ -300,6 +302,8 @@ func (s *script) say(w []string) (err error) {
 		s.watchedFor = dur(1).Seconds()
 	case "refused":
 		s.refused, s.refusedFor = int32(num(1)), dur(3).Seconds()
+	case "paused":
+		s.pausedFor = dur(2).Seconds()
 	case "status":
 		s.status = record.Status(word(1))
 	case "no":
@@ -436,6 +440,12 @@ func (s *script) simulate() *Run {
 			}
 		}
 		pods = nil
+	}
+	if s.pausedFor != 0 {
+		end, pods = s.pausedFor, nil
+		for k := range s.deployments {
+			r.objects = append(r.objects, record.ObjectChange{TimeMicros: micros(0.1), Kind: "Deployment", Namespace: "default", Name: fmt.Sprintf("web-%d", k), Change: "added", State: "paused", Changes: 1})
+		}
 	}
 
 	// Controller: slow start in batches of 500, then its bucket, which its
@@ -753,7 +763,10 @@ func (r *Run) MachineSamples() ([]record.MachineSample, error) {
 func (r *Run) Cores() ([]record.CoreSample, error) { return table(r, "machine", r.coreTable) }
 
 func (r *Run) Objects() ([]record.ObjectChange, error) {
-	return nil, fmt.Errorf("table objects: %w", record.ErrMissing)
+	if len(r.objects) == 0 {
+		return nil, fmt.Errorf("table objects: %w", record.ErrMissing)
+	}
+	return r.objects, nil
 }
 
 func (r *Run) Events() ([]record.Event, error) {

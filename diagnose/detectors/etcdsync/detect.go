@@ -30,6 +30,8 @@ sync carries all writes that wait, so that under load even a fast disk is never 
 **Explaining-away.** A full machine or a starved etcd makes the sums of waiting grow too, without a slow disk: where the CPU of the machine or a component's quota is used up, this
 cause is ruled out.
 
+Where pods wait for something else, such as a client limit, and it explains less than 10 %, it is a risk.
+
 **Second source.** The API server's own clock: a write to etcd takes it at least as long as a sync.
 
 **Look-alikes.** CPU starvation, as said; latency between API server and etcd (etcd's own times are normal).`,
@@ -69,6 +71,7 @@ func detect(v *diagnose.View, earlier []diagnose.Finding) diagnose.Outcome {
 		Class: diagnose.Bottleneck, Component: diagnose.Etcd, Stage: lost[0].Name, Resource: "disk", Claims: map[string]float64{}, Sources: 1,
 		Cause:   "syncs of etcd's write-ahead log use up the time there is",
 		Summary: fmt.Sprintf("etcd spends %.0f %% of the time waiting for its disk, %.1f ms a sync, and all writes queue behind it.", 100*r.Utilisation, 1000*mean),
+		Next:    fmt.Sprintf("etcd spends %.0f %% of the time waiting for its disk, %.1f ms a sync. All writes queue behind it, and it holds pods back as soon as what they wait for now is gone.", 100*r.Utilisation, 1000*mean),
 		Evidence: []diagnose.Evidence{
 			{Kind: "busy", Ref: `etcd_disk_wal_fsync_duration_seconds_sum{component="etcd"}`, Value: r.Utilisation, Unit: "1", Text: fmt.Sprintf("%.1f s of syncing in %.1f s", r.BusySeconds, r.BusySeconds/r.Utilisation)},
 		},

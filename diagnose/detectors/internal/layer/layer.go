@@ -399,6 +399,8 @@ func (l Layer) claims(v *diagnose.View) map[string]float64 {
 				share = min(share, l.seconds(v, w)/excess)
 			case w.stage == diagnose.Controller && l.refused(v, w) >= tried:
 				share = min(share, l.tries(v, w)/excess)
+			case w.stage == diagnose.Start && l.refused(v, w) >= tried: // a node reports again after a while
+				share = min(share, l.seconds(v, w)/excess)
 			case w.verb == "delete":
 				share = min(share, l.behind(v, w)/excess)
 			}
