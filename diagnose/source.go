@@ -180,7 +180,7 @@ func ThinSeries(metric string, labels map[string]string) bool {
 	case "apiserver_request_duration_seconds_count", "apiserver_request_duration_seconds_sum":
 		return labels["verb"] == "POST" && labels["resource"] == "pods" && labels["subresource"] == ""
 	case "apiserver_admission_controller_admission_duration_seconds_count":
-		return labels["operation"] == "CREATE" && (labels["rejected"] == "true" || labels["name"] == "NamespaceLifecycle")
+		return labels["rejected"] == "true" && (labels["operation"] == "CREATE" || labels["operation"] == "UPDATE") || labels["operation"] == "CREATE" && labels["name"] == "NamespaceLifecycle"
 	}
 	return true
 }

@@ -222,7 +222,7 @@ func (v *View) RunDelay(component string, w record.Window) (seconds float64, ok 
 
 // A component that nobody knows to have a quota is kept from the CPU where its threads
 // waited for one ten times as long as they had it, or on a calm machine five times (up to
-// 3.8 times in 130 runs on one that was less than 70 % busy), half a thread of it all the
+// 3.8 times in 127 runs on one that was less than 70 % busy), half a thread of it all the
 // time.
 const starved, starvedThough, calm, queued = 10.0, 5.0, 0.70, 0.5
 

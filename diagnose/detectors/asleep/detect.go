@@ -2,7 +2,6 @@ package asleep
 
 import (
 	"fmt"
-	"strings"
 
 	"github.com/kubedyno/kubedyno/diagnose"
 )
@@ -21,7 +20,7 @@ var Detector = diagnose.Detector{
 works, nothing fails, nothing is logged.
 
 **Evidence.** Pods were asked for and never created, and when the recording ended the Deployments that they belong to were paused (or the Jobs suspended), by the watch of workloads.
-Who wrote these workloads beside the control plane is named, if anyone did; else they came so, from whoever made them or a mutating webhook.
+Who wrote such workloads beside the control plane is named, if anyone did and the audit log tells; if nobody did, they came so, from whoever made them or a mutating webhook.
 
 **Charged.** The waiting for the controller, as far as it is of pods of these workloads.
 
@@ -64,16 +63,16 @@ func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
 		Summary: fmt.Sprintf("%ss are %s, so that nobody makes their pods: %d of the %d that never came are theirs.", most.kind, most.state, pods, all),
 		Claims:  map[string]float64{diagnose.Controller: lost * float64(pods) / float64(all)},
 		Evidence: []diagnose.Evidence{
-			{Kind: "pattern", Ref: "objects: " + most.kind + ", the last state of each", Value: float64(pods), Unit: "pods", Text: fmt.Sprintf("were asked for and never created, and their %s is %s", most.kind, most.state)},
+			{Kind: "wait", Ref: "objects: " + most.kind + ", the last state of each", Value: float64(pods), Unit: "pods", Text: fmt.Sprintf("were asked for and never created, and their %s is %s", most.kind, most.state)},
 		},
 		Advice:    diagnose.Advice{Text: fmt.Sprintf("Find who sets %s, and let the workloads go on: %s.", most.field, most.wake)},
 		RefutedBy: "pods that come while their workload is " + most.state,
 	}
 	if who, n := writer(v, most.resource); n > 0 {
-		f.Summary = fmt.Sprintf("%s %s has written them %d times.", f.Summary, who, n)
+		f.Summary += fmt.Sprintf(" Beside the control plane %s has written such workloads, %d times.", who, n)
 		f.Evidence = append(f.Evidence, diagnose.Evidence{Kind: "rate", Ref: "requests: patch and update of " + most.resource + " by " + who, Value: float64(n), Unit: "requests", Text: "wrote these workloads, beside the control plane"})
-		f.Advice.Text = fmt.Sprintf("Ask who runs %s what it waits for, and let the workloads go on: %s.", who, most.wake)
-	} else {
+		f.Advice.Text = fmt.Sprintf("Ask who runs %s whether it sets %s, and what it waits for; then let the workloads go on: %s.", who, most.field, most.wake)
+	} else if v.HasRequests {
 		f.Summary += " Nobody but the control plane has written them since: they came so."
 		f.Advice.Text = fmt.Sprintf("Look at what makes them (%s in its manifest) and at mutating webhooks and policies for %s, and let the workloads go on: %s.", most.field, most.resource, most.wake)
 	}
@@ -83,7 +82,7 @@ func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
 // writer is who wrote workloads most often that is neither the load nor the control plane.
 func writer(v *diagnose.View, resource string) (who string, n int) {
 	for _, t := range v.TalksOf(func(t *diagnose.Talk) bool {
-		return strings.Split(t.Resource, "/")[0] == resource && (t.Verb == "patch" || t.Verb == "update") && !t.Harness && !diagnose.OfCluster(t.Agent)
+		return t.Resource == resource && (t.Verb == "patch" || t.Verb == "update") && !t.Harness && !diagnose.OfCluster(t.Agent)
 	}) {
 		if done := t.Codes[200]; done > n {
 			who, n = t.Agent, done

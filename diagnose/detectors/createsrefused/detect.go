@@ -38,24 +38,21 @@ Where nothing was loaded, and nobody knows when pods were due, it is a risk, wit
 	Detect: detect,
 }
 
-// refuses says whether an answer means that the pod may not be.
-func refuses(code int32) bool { return code >= 400 && code != 404 && code != 409 && code != 429 }
-
 func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
 	if !v.HasRequests {
 		return diagnose.NotAssessed("an audit log: only it tells who was refused")
 	}
 	made := madeBy(v, "pods")
-	if r := madeBy(v, "replicasets"); r.share() > made.share() && r.refused >= many {
+	if r := madeBy(v, "replicasets"); r.Share() > made.Share() && r.Refused >= many {
 		made = r
 	}
-	all, refused, codes, who := made.all, made.refused, made.codes, made.who
+	all, refused, most, who := made.All, made.Refused, made.Code(), made.who
 	lost := v.Excess(diagnose.Controller)
 	held := v.StagesOK && lost > 0 && v.Symptom()
 	switch {
 	case all == 0:
 		return diagnose.NotThere("no controller created pods")
-	case refused < many || made.share() < share:
+	case refused < many || made.Share() < share:
 		return diagnose.NotThere("%d of %d creates of %s were refused", refused, all, made.resource)
 	case held:
 	case v.Observed:
@@ -64,12 +61,6 @@ func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
 		return diagnose.NotAssessed("stages: %s", v.StagesWhy)
 	default:
 		return diagnose.NotThere("%d of %d creates of %s were refused, but pods lost no time waiting for a controller", refused, all, made.resource)
-	}
-	most := int32(0)
-	for code, n := range codes {
-		if n > codes[most] || n == codes[most] && code < most {
-			most = code
-		}
 	}
 	resource, cause, look := "quota", "a ResourceQuota, an admission plugin, a policy, or a right that is missing", "the namespace's ResourceQuota and LimitRange, validating policies, the rights of the controller's account, and the FailedCreate events of its ReplicaSets, which have the reason"
 	if most >= 500 {
@@ -85,9 +76,9 @@ func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
 	queues := "~replicaset|job|statefulset|daemonset|replicationmanager"
 	if made.resource == "replicasets" {
 		queues, look = "deployment", "the admission webhooks and policies for ReplicaSets, and the log of kube-controller-manager, which has the reason"
-		outcome = fmt.Sprintf("%.0f %% of the ReplicaSets that %s creates (code %d), before which there are no pods of a Deployment; after each refusal the controller waits longer", 100*made.share(), who, most)
+		outcome = fmt.Sprintf("%.0f %% of the ReplicaSets that %s creates (code %d), before which there are no pods of a Deployment; after each refusal the controller waits longer", 100*made.Share(), who, most)
 	}
-	by, named := refusal.By(v, refusal.Asked{Operation: create, Refused: float64(refused), Of: "a pod", Reasons: "the FailedCreate events of the ReplicaSets have"})
+	by, named := refusal.By(v, refusal.Asked{Operation: create, Refused: float64(refused), Of: "a pod", Reasons: "the FailedCreate events of the ReplicaSets"})
 	if !named && most == http.StatusForbidden {
 		by, named = nobody(v, float64(refused), made)
 	}
@@ -134,26 +125,18 @@ func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
 
 // A making is what controllers created of a resource.
 type making struct {
-	resource     string
-	all, refused int
-	codes        map[int32]int // of refusals
-	who          string        // the last that was refused
+	refusal.Count
+	resource string
+	who      string // the last that was refused
 }
 
-func (m making) share() float64 { return float64(m.refused) / float64(max(1, m.all)) }
-
 func madeBy(v *diagnose.View, resource string) making {
-	m := making{resource: resource, codes: map[int32]int{}}
+	m := making{resource: resource}
 	for _, t := range v.TalksOf(func(t *diagnose.Talk) bool {
 		return t.Verb == "create" && t.Resource == resource && strings.HasPrefix(t.Agent, diagnose.ControllerManager)
 	}) {
-		m.all += t.Count
-		for code, n := range t.Codes {
-			if refuses(code) {
-				m.refused += n
-				m.codes[code] += n
-				m.who = t.Agent
-			}
+		if m.Add(t.Count, t.Codes) {
+			m.who = t.Agent
 		}
 	}
 	return m

@@ -3,6 +3,7 @@ package nodesrefused
 import (
 	"fmt"
 	"net/http"
+	"slices"
 
 	"github.com/kubedyno/kubedyno/diagnose"
 	"github.com/kubedyno/kubedyno/diagnose/detectors/internal/refusal"
@@ -16,17 +17,22 @@ const (
 	always = 0.2
 )
 
-// asks is what nodes ask the API server for before others see their pods run.
-var asks = []struct {
+// asking is one kind of request that nodes send before others see their pods run.
+type asking struct {
 	resource  string
 	verbs     []string
 	operation string // of admission
-	what      string // "tokens for pods"
+	what      string // to say so many of: "tokens that nodes ask for"
 	of        string // what a webhook may want something of
+	reasons   string // what has the reasons of refusals
 	then      string // what a refusal means
-}{
-	{"serviceaccounts/token", []string{"create"}, "CREATE", "tokens that nodes ask for", "a token", "without its token a pod's volumes are not complete and its containers not started; the kubelet tries again, and waits longer after each refusal"},
-	{"pods/status", []string{"patch", "update"}, "UPDATE", "reports of nodes on their pods", "a pod's status", "pods run and nobody knows; the kubelet reports again, some seconds later"},
+}
+
+var asks = []asking{
+	{"serviceaccounts/token", []string{"create"}, "CREATE", "tokens that nodes ask for", "a token", "the FailedMount events of the pods",
+		"without its token a pod's volumes are not complete and its containers not started; the kubelet tries again, and waits longer after each refusal"},
+	{"pods/status", []string{"patch", "update"}, "UPDATE", "reports of nodes on their pods", "a pod's status", "the kubelets' logs",
+		"pods run and nobody knows; the kubelet reports again, some seconds later"},
 }
 
 // Detector finds the cause.
@@ -46,9 +52,6 @@ apiserver_admission_controller_admission_duration_seconds with rejected="true").
 	Detect: detect,
 }
 
-// refuses says whether an answer means no, and not that the pod is gone.
-func refuses(code int32) bool { return code >= 400 && code != 404 && code != 409 && code != 429 }
-
 func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
 	lost := v.Excess(diagnose.Start)
 	switch {
@@ -57,28 +60,20 @@ func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
 	case v.EndsBound:
 		return diagnose.NotThere("nobody starts pods on seeded nodes")
 	}
-	worst, all, refused := 0, 0, 0
-	var codes map[int32]int
-	for i, ask := range asks {
-		a, r, c := 0, 0, map[int32]int{}
-		for _, t := range v.TalksOf(func(t *diagnose.Talk) bool { return t.Resource == ask.resource && diagnose.OfNode(t.Agent) }) {
-			if t.Verb != ask.verbs[0] && t.Verb != ask.verbs[len(ask.verbs)-1] {
-				continue
-			}
-			a += t.Count
-			for code, n := range t.Codes {
-				if refuses(code) {
-					r += n
-					c[code] += n
-				}
-			}
+	var ask asking
+	var worst refusal.Count
+	for i, a := range asks {
+		var c refusal.Count
+		for _, t := range v.TalksOf(func(t *diagnose.Talk) bool {
+			return t.Resource == a.resource && slices.Contains(a.verbs, t.Verb) && diagnose.OfNode(t.Agent)
+		}) {
+			c.Add(t.Count, t.Codes)
 		}
-		if i == 0 || r > refused {
-			worst, all, refused, codes = i, a, r, c
+		if i == 0 || c.Refused >= many && c.Share() > worst.Share() {
+			ask, worst = a, c
 		}
 	}
-	ask := asks[worst]
-	part := float64(refused) / float64(max(1, all))
+	all, refused, part := worst.All, worst.Refused, worst.Share()
 	switch {
 	case refused < many || part < share:
 		return diagnose.NotThere("%d of %d %s were refused", refused, all, ask.what)
@@ -87,10 +82,10 @@ func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
 	case !v.Symptom() || lost <= 0:
 		return diagnose.NotThere("%d of %d %s were refused, but pods lost no time on their nodes", refused, all, ask.what)
 	}
-	code := most(codes)
+	code := worst.Code()
 	by, named := refusal.By(v, refusal.Asked{
 		Operation: ask.operation, Refused: float64(refused), Of: ask.of,
-		Reasons: "its own log has, and the FailedMount events of the pods,",
+		Reasons: ask.reasons,
 	})
 	switch {
 	case named:
@@ -124,14 +119,4 @@ func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
 		f.Advice.Text += ` A webhook that need not see what nodes send leaves it out with a matchConditions expression: !("system:nodes" in request.userInfo.groups). The price: it does not see a node that somebody else has taken over.`
 	}
 	return diagnose.Found(f)
-}
-
-// most is the most frequent of the codes, the lowest of equals.
-func most(codes map[int32]int) (most int32) {
-	for code, n := range codes {
-		if n > codes[most] || n == codes[most] && code < most {
-			most = code
-		}
-	}
-	return most
 }

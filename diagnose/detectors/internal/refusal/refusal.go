@@ -33,6 +33,45 @@ var refusers = map[string]struct{ resource, cause, look string }{
 // are gone, day by day.
 const ofNodes = "NodeRestriction"
 
+// Is says whether an answer means no. 404 is what is gone, 409 a conflict, 429 the
+// API server's priority and fairness.
+func Is(code int32) bool { return code >= 400 && code != 404 && code != 409 && code != 429 }
+
+// Count is of requests that may have been refused.
+type Count struct {
+	All, Refused int
+	codes        map[int32]int // of refusals
+}
+
+// Add counts answers by their code; it says whether one of them was a refusal.
+func (c *Count) Add(all int, codes map[int32]int) (refused bool) {
+	c.All += all
+	for code, n := range codes {
+		if Is(code) {
+			if c.codes == nil {
+				c.codes = map[int32]int{}
+			}
+			c.Refused += n
+			c.codes[code] += n
+			refused = true
+		}
+	}
+	return refused
+}
+
+// Share of the requests that were refused, 0 where there were none.
+func (c *Count) Share() float64 { return float64(c.Refused) / float64(max(1, c.All)) }
+
+// Code is that of most refusals, the lowest of equals; 0 where there were none.
+func (c *Count) Code() (most int32) {
+	for code, n := range c.codes {
+		if n > c.codes[most] || n == c.codes[most] && code < most {
+			most = code
+		}
+	}
+	return most
+}
+
 // Answer is who said no, by the API server's own count.
 type Answer struct {
 	Resource string // webhook, policy or quota
@@ -47,7 +86,7 @@ type Asked struct {
 	Operation string  // of admission: CREATE, UPDATE
 	Refused   float64 // requests
 	Of        string  // what a webhook or policy may want something of: "a pod"
-	Reasons   string  // where the reasons stand
+	Reasons   string  // what has the reasons, in the plural
 }
 
 // By names the webhook, policy or admission plugin to which at least half of the
@@ -62,9 +101,9 @@ func By(v *diagnose.View, q Asked) (a Answer, ok bool) {
 		{rejection, "name", diagnose.Labels{"operation": q.Operation, "error_type": "calling_webhook_error"}, "webhook",
 			"the admission webhook %s, whose calls fail (failurePolicy Fail)", "what serves %s (its Service and endpoints, its port, its certificate, its own log), and whether pods must wait for it: failurePolicy, rules, namespaceSelector"},
 		{rejection, "name", diagnose.Labels{"operation": q.Operation, "error_type": "no_error"}, "webhook",
-			"the admission webhook %s, which says no", "what %s wants of " + q.Of + ": " + q.Reasons + " its reason"},
+			"the admission webhook %s, which says no", "what %s wants of " + q.Of + ": " + q.Reasons + " have its reason"},
 		{policyChecks, "policy", diagnose.Labels{"enforcement_action": "deny"}, "policy",
-			"the ValidatingAdmissionPolicy %s, which says no", "what the policy %s wants of " + q.Of + ": " + q.Reasons + " its message"},
+			"the ValidatingAdmissionPolicy %s, which says no", "what the policy %s wants of " + q.Of + ": " + q.Reasons + " have its message"},
 	} {
 		by, _ := v.IncreaseBy(diagnose.APIServer, c.metric, c.label, c.match)
 		if len(by) == 0 || by[0].Value < q.Refused/2 {
