@@ -38,6 +38,9 @@ func (s *session) unschedulable(ctx context.Context, want int) error {
 	return stall
 }
 
+// mostReasons bounds what is said of nodes each of which says something else.
+const mostReasons = 4
+
 // whatKeeps says what keeps nodes from counting as schedulable, the most
 // frequent reason first: that they are not there at all, that they are not Ready
 // and what they say of it, the taint each begins with. Other taints may be meant
@@ -66,8 +69,12 @@ func whatKeeps(nodes []corev1.Node, want int) string {
 	reasons := slices.SortedFunc(maps.Keys(counts), func(a, b string) int {
 		return cmp.Or(counts[b]-counts[a], strings.Compare(a, b))
 	})
+	more := ""
+	if n := len(reasons) - mostReasons; n > 0 {
+		reasons, more = reasons[:mostReasons], fmt.Sprintf("; and %d other reasons", n)
+	}
 	for i, reason := range reasons {
 		reasons[i] = fmt.Sprintf("%d %s", counts[reason], reason)
 	}
-	return strings.Join(reasons, "; ")
+	return strings.Join(reasons, "; ") + more
 }

@@ -34,6 +34,11 @@ func TestWhatKeepsNodesFromPods(t *testing.T) {
 			"2 carry the taint node.kubernetes.io/not-ready, which the node controllers of kube-controller-manager take off; 1 are Ready=False (Kubelet: no network)",
 		},
 		{"a taint of somebody's own", []corev1.Node{node(corev1.ConditionTrue, "", "corp.example/new")}, 1, ""},
+		{
+			"each says something else",
+			[]corev1.Node{node(corev1.ConditionFalse, "a"), node(corev1.ConditionFalse, "b"), node(corev1.ConditionFalse, "c"), node(corev1.ConditionFalse, "d"), node(corev1.ConditionFalse, "e"), node(corev1.ConditionFalse, "f")}, 6,
+			"1 are Ready=False (Kubelet: a); 1 are Ready=False (Kubelet: b); 1 are Ready=False (Kubelet: c); 1 are Ready=False (Kubelet: d); and 2 other reasons",
+		},
 		{"not all there yet", []corev1.Node{{}}, 2, "1 are not registered; 1 have no Ready condition"},
 	} {
 		if got := whatKeeps(test.nodes, test.want); got != test.says {
