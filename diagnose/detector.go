@@ -173,7 +173,7 @@ func settle(v *View, found []Finding) (kept []Finding, dropped []Clear) {
 		}
 	}
 	for _, f := range found {
-		if f.Explains < worthNaming && f.RequestShare < worthNaming && f.RemovalShare < worthNaming && f.ClaimShare < worthNaming && !f.Invalidates && !f.free() {
+		if f.Explains < worthNaming && f.RequestShare < worthNaming && f.RemovalShare < worthNaming && f.MissingShare < worthNaming && f.ClaimShare < worthNaming && !f.Invalidates && !f.free() {
 			why := fmt.Sprintf("would explain only %.0f %% of the lost time", 100*f.Explains)
 			if first := strongest(found); first != nil && first.ID != f.ID {
 				why += " beside " + first.ID
@@ -205,7 +205,7 @@ func settle(v *View, found []Finding) (kept []Finding, dropped []Clear) {
 			}
 			return 1
 		}
-		return cmp.Or(cmp.Compare(b.Explains, a.Explains), cmp.Compare(b.RequestShare, a.RequestShare), cmp.Compare(b.RemovalShare, a.RemovalShare), cmp.Compare(b.ClaimShare, a.ClaimShare), cmp.Compare(b.Cost.cpu(), a.Cost.cpu()), cmp.Compare(b.Cost.share(), a.Cost.share()))
+		return cmp.Or(cmp.Compare(b.Explains, a.Explains), cmp.Compare(b.RequestShare, a.RequestShare), cmp.Compare(b.RemovalShare, a.RemovalShare), cmp.Compare(b.MissingShare, a.MissingShare), cmp.Compare(b.ClaimShare, a.ClaimShare), cmp.Compare(b.Cost.cpu(), a.Cost.cpu()), cmp.Compare(b.Cost.share(), a.Cost.share()))
 	})
 	for i := range kept {
 		kept[i].Grade = grade(v, kept, i)
@@ -264,8 +264,8 @@ func grade(v *View, kept []Finding, i int) Grade {
 			claimed += f.Claims[stage]
 		}
 		coverage = f.MassSeconds / claimed
-	case f.RemovalShare > 0:
-		mine = 1 // nobody else explains what the collector waits for
+	case f.RemovalShare > 0 || f.MissingShare > 0:
+		mine = 1 // nobody else explains what the collector waits for, or what is gone
 	case f.ClaimShare > 0 && f.Explains < worthNaming:
 		coverage, mine = f.ClaimShare, f.ClaimShare
 	case f.Explains < worthNaming && f.RequestShare > 0:
@@ -275,7 +275,7 @@ func grade(v *View, kept []Finding, i int) Grade {
 	}
 	for j := range kept {
 		switch {
-		case j == i || f.free() || f.RemovalShare > 0 || f.ClaimShare > 0 || f.fills() && kept[j].Class == Capacity:
+		case j == i || f.free() || f.RemovalShare > 0 || f.MissingShare > 0 || f.ClaimShare > 0 || f.fills() && kept[j].Class == Capacity:
 		case mine == f.RequestShare && mine != f.Explains:
 			runnerUp = max(runnerUp, kept[j].RequestShare)
 		default:

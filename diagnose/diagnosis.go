@@ -214,6 +214,9 @@ type Finding struct {
 	// RemovalShare is the part of the load during which the removal of objects
 	// was held up by this cause.
 	RemovalShare float64 `json:"removalShare,omitempty"`
+	// MissingShare is the part of the pods that never ran, and never will, that are
+	// missing because of this cause.
+	MissingShare float64 `json:"missingShare,omitempty"`
 	// ClaimShare is the part of the claims that were never bound because of this
 	// cause: while they are not, no pod that uses them comes anywhere.
 	ClaimShare float64 `json:"claimShare,omitempty"`

@@ -97,6 +97,7 @@ var Metrics = []string{
 	"apiserver_watch_events_sizes_sum",
 	"apiserver_watch_events_total",
 	"etcd_debugging_lease_revoked_total",
+	"etcd_debugging_mvcc_events_total",
 	"etcd_debugging_server_alarms",
 	"etcd_disk_backend_commit_duration_seconds_count",
 	"etcd_disk_backend_commit_duration_seconds_sum",

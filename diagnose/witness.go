@@ -193,18 +193,34 @@ func (v *View) Writers(w record.Window) ([]Part, bool) {
 			}
 		}
 	}
+	for _, p := range v.outside(w, func(s record.ProcessSample) float64 { return float64(max(0, s.WriteBytes)) }) {
+		sums[p.Label] += p.Value
+	}
+	return parts(sums), ok
+}
+
+// Outside is the CPU, in seconds, that each command line outside of this run used in
+// the window; the largest first. Processes that lived less than a second are not in it.
+func (v *View) Outside(w record.Window) []Part {
+	return v.outside(w, func(s record.ProcessSample) float64 { return s.UserSeconds + s.SystemSeconds })
+}
+
+// outside is what a counter of each command line outside of this run grew by in the
+// window, the largest first.
+func (v *View) outside(w record.Window, value func(record.ProcessSample) float64) []Part {
+	sums := map[string]float64{}
 	for command, ps := range v.others {
 		for _, p := range ps {
 			times, values := make([]int64, len(p.samples)), make([]float64, len(p.samples))
 			for i, s := range p.samples {
-				times[i], values[i] = s.TimeMicros, float64(max(0, s.WriteBytes))
+				times[i], values[i] = s.TimeMicros, value(s)
 			}
 			if d, has := difference(times, values, w); has {
 				sums[command] += d
 			}
 		}
 	}
-	return parts(sums), ok
+	return parts(sums)
 }
 
 // RunDelay is how long a component's threads were ready to run and had no CPU, in

@@ -325,6 +325,8 @@ func (t *text) finding(i int, f diagnose.Finding) {
 	case f.Class == diagnose.Waste || f.Class == diagnose.Risk:
 	case f.RemovalShare > 0:
 		where = append(where, fmt.Sprintf("holds up %.0f %% of the load", 100*f.RemovalShare))
+	case f.MissingShare > 0:
+		where = append(where, fmt.Sprintf("explains %.0f %% of the pods that never ran", 100*f.MissingShare))
 	case f.ClaimShare > 0 && f.Explains == 0:
 		where = append(where, fmt.Sprintf("leaves %.0f %% of the claims without a volume", 100*f.ClaimShare))
 	default:
@@ -334,7 +336,7 @@ func (t *text) finding(i int, f diagnose.Finding) {
 		where = append(where, fmt.Sprintf("and %.0f %% of what requests took too long", 100*f.RequestShare))
 	}
 	t.wrap("  ", "", t.paint(dim, strings.Join(where, ", ")))
-	if f.RequestShare > 0 || f.RemovalShare > 0 {
+	if f.RequestShare > 0 || f.RemovalShare > 0 || f.MissingShare > 0 {
 		t.wrap("  ", "suffered: ", f.Suffered)
 	}
 	if f.Cost != nil {

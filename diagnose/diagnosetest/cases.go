@@ -171,6 +171,9 @@ func Describe(d *diagnose.Diagnosis, causes ...string) string {
 	}
 	for _, f := range d.Findings {
 		effect := fmt.Sprintf("explains %.0f%%", 100*f.Explains)
+		if f.MissingShare > 0 {
+			effect = fmt.Sprintf("explains %.0f%% of the pods that never ran", 100*f.MissingShare)
+		}
 		if f.RequestShare > 0 {
 			effect += fmt.Sprintf(" and %.0f%% of slow requests", 100*f.RequestShare)
 		}

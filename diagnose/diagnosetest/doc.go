@@ -51,6 +51,7 @@
 //	stopped kube-apiserver 0.8      in that share of the moments at which it was looked at
 //	ended kube-scheduler 137 at 5s  its exit status, and the run ended with it
 //	stuck 3; lost 2                 pods never running; never seen
+//	stuck 3 deleted                 the former, since somebody deleted them
 //	refused 500 for 20s             each pod that a controller creates, so that none comes
 //	paused for 20s                  each Deployment, so that no pod comes
 //	status interrupted              how the recording ended, here while pods were still coming

@@ -92,6 +92,7 @@ type script struct {
 	syncs                 float64
 	syncTime              time.Duration
 	stuck, lost           int
+	taken                 bool  // the stuck ones were deleted
 	refused               int32 // the code of each answer to a controller's pod; 0: none is refused
 	refusedFor            float64
 	pausedFor             float64 // how long Deployments were paused, to the end; 0: none was
@@ -294,7 +295,7 @@ func (s *script) say(w []string) (err error) {
 			s.syncTime = dur(4)
 		}
 	case "stuck":
-		s.stuck = int(num(1))
+		s.stuck, s.taken = int(num(1)), len(w) > 2 && word(2) == "deleted"
 	case "lost":
 		s.lost = int(num(1))
 	case "watched":
@@ -533,6 +534,9 @@ func (s *script) simulate() *Run {
 			continue // lost
 		case i > last:
 			row.RunningMicros, row.ReadyMicros = 0, 0
+			if s.taken {
+				row.DeletedMicros = row.BoundMicros + 1000
+			}
 		}
 		r.pods = append(r.pods, row)
 	}
@@ -641,6 +645,9 @@ func (s *script) processTables(r *Run, end float64) {
 			}
 			used := idle/float64(s.cores)*(t+settle) + load*(share-idle/float64(s.cores))
 			r.coreTable = append(r.coreTable, record.CoreSample{TimeMicros: micros(t), CPU: int32(i), UserSeconds: used, IdleSeconds: t + settle - used})
+		}
+		if others > 0 {
+			r.processes = append(r.processes, record.ProcessSample{TimeMicros: micros(t), PID: 99, StartMicros: micros(-60), Command: "stress --cpu 2", UserSeconds: others * (t + settle), RunDelaySeconds: -1, ThrottledSeconds: -1, ThrottledPeriods: -1, Periods: -1})
 		}
 		for i, x := range shares {
 			cpu := x.share * total

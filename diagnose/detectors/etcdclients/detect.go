@@ -11,6 +11,7 @@ import (
 const (
 	handled = "grpc_server_handled_total"
 	sent    = "etcd_network_client_grpc_sent_bytes_total"
+	watched = "etcd_debugging_mvcc_events_total"
 	// beside is how many requests the API server sends for each that it counts in
 	// etcd_requests_total, at most: it asks for the newest revision and compacts without
 	// counting. Healthy runs had 1.1 to 1.3; one of nothing but consistent lists, 1.33.
@@ -29,6 +30,9 @@ const (
 	// perRequest is what a request brings besides the object: the key, the lease, the
 	// transaction around it.
 	perRequest = 2e3
+	// perEvent is how much of what is written the watch of a change sends, at most: the
+	// object as it is, as it was, and the frame around both.
+	perEvent = 3.0
 	// full is the part of the time that etcd's log is being synced from which writes wait
 	// for each other.
 	full = 0.5
@@ -46,7 +50,7 @@ var Detector = diagnose.Detector{
 
 **Look-alikes.** A slow disk (etcd-sync): the same log, filled by the API server alone. uncached-lists: the API server reads much from etcd since its own clients ask it to. etcd's defragmentation has a clock of its own (etcd-defrag).
 
-**Not known.** Who it is: etcd does not tell its clients apart. Several API servers of which not all are scraped are not assessed.`,
+**Not known.** Who it is: etcd does not tell its clients apart. Whose its watches are is not known either, so that what they send counts as the API server's. Several API servers of which not all are scraped are not assessed.`,
 	Detect: detect,
 }
 
@@ -152,8 +156,11 @@ func split(v *diagnose.View, methods, operations []diagnose.Part, replicas float
 		if out, ok := v.Increase(diagnose.Etcd, sent, nil); ok {
 			a.out = out
 			if own["list"]+own["listWithCount"] < listed*v.Span() {
-				// Each API server watches all that is written, and reads what it writes.
-				a.sent = max(0, out-2*replicas*in)
+				// Each API server watches all that is written, and reads what it writes. Whose
+				// watches have more is not known: without its cache, an API server has one for
+				// each of its clients.
+				changes, _ := v.Increase(diagnose.Etcd, watched, nil)
+				a.sent = max(0, out-in*max(2*replicas, perEvent*changes/max(1, a.log)))
 			}
 		}
 	}

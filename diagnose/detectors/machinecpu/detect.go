@@ -23,12 +23,12 @@ var Detector = diagnose.Detector{
 	Doc: `All components and the harness share the machine's CPUs. Where they are at least 90 % busy between the first 5 % of pods created and the last 5 %
 running (steal taken out, waiting for disks not counted), and pods lost time, the machine is at capacity. That is no fault: the
 bound is the CPUs divided by the CPU-seconds per pod (idle consumption taken out), and the finding gives it, with the largest consumers and the bound that 4, 8 and 16 cores
-would give, computed from the same demand.
+would give, computed from the same demand. Processes outside of the run are named where a fifth of the busy time is theirs; where pods are not held up, they are a risk.
 
 **Explaining-away.** Everything slows down on a full machine, so this cause is settled before all others; only waiting that was measured inside
 a client's limiter is taken out first, since no CPU can lift a limiter.
 
-**Look-alikes.** One component at its own quota on a machine that is otherwise idle (component-cpu); a limiter (the CPU is idle); a full machine whose pods do not wait (no finding).`,
+**Look-alikes.** One component at its own quota on a machine that is otherwise idle (component-cpu); a limiter (the CPU is idle); a full machine whose pods do not wait (no finding, unless others fill it).`,
 	Detect: detect,
 }
 
@@ -47,6 +47,9 @@ func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
 	case m.Share < full:
 		return diagnose.NotThere("the machine's CPU was %.0f %% busy", 100*m.Share)
 	case !v.Symptom():
+		if f, ok := risk(v, m); ok {
+			return diagnose.Found(f)
+		}
 		return diagnose.NotThere("the machine's CPU was %.0f %% busy, but pods were not held up", 100*m.Share)
 	}
 	lost := v.LostStages()
@@ -78,24 +81,79 @@ func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
 	}
 	consumers, sum := consumers(v)
 	f.Evidence = append(f.Evidence, consumers...)
+	f.Advice.Text = "Give it more CPUs, or ask for fewer pods at a time."
+	if share, ok := foreign(v, m); ok {
+		outside, known, who := outsiders(v)
+		sum += known
+		f.Cause += fmt.Sprintf(", %.0f %% of it with processes that do not belong to this run", 100*share)
+		f.Summary += fmt.Sprintf(" %.0f %% of the busy time went to processes that do not belong to this run%s.", 100*share, who)
+		f.Evidence = append(f.Evidence, outside...)
+		f.Advice.Text = elsewhere + " Or give the machine more CPUs, or ask for fewer pods at a time."
+	}
 	// The processes' own clocks are a second source: they must add up to the
-	// machine's, or somebody else's processes burned it.
+	// machine's, or something that nobody saw burned it.
 	if sum >= 0.6*m.Busy {
 		f.Sources = 2
 	}
-	if foreign, ok := v.Foreign(v.Plateau); ok && foreign >= others*m.Busy {
-		share := 100 * foreign / m.Busy
-		f.Cause += fmt.Sprintf(", %.0f %% of it with processes that do not belong to this run", share)
-		f.Summary += fmt.Sprintf(" %.0f %% of the busy time went to processes that do not belong to this run.", share)
-		f.Evidence = append(f.Evidence, diagnose.Evidence{Kind: "busy", Ref: "machine, processes", Value: foreign, Unit: "s", Text: fmt.Sprintf("%.1f CPU-seconds were used by processes that do not belong to this run", foreign)})
-	}
-	f.Advice.Text = "Give it more CPUs, or ask for fewer pods at a time." + ladder(v, r)
+	f.Advice.Text += ladder(v, r)
 	if h := v.Harness.CPUShare; h != nil && *h >= 0.2 {
 		f.Advice.Text += fmt.Sprintf(" %.0f %% of the CPU is the harness itself (load, simulated nodes, collectors): elsewhere the control plane alone would go further.", 100**h)
 	}
 	f.Prediction = &diagnose.Prediction{Resource: r.Name, Rate: r.Bound * 2, Text: fmt.Sprintf("twice the CPUs: up to %.0f pods/s, unless something else binds first (computed)", 2*r.Bound)}
 	f.RefutedBy = "a run with more CPUs in which pods do not come faster"
 	return diagnose.Found(f)
+}
+
+// elsewhere is what to do about others' processes.
+const elsewhere = "Move what does not belong to the control plane to another machine, or hold it back (cpu.weight, nice)."
+
+// foreign is the share of the busy time that went to processes outside of the run,
+// where that is worth a word.
+func foreign(v *diagnose.View, m diagnose.MachineUse) (share float64, ok bool) {
+	x, ok := v.Foreign(v.Plateau)
+	return x / m.Busy, ok && x >= others*m.Busy
+}
+
+// outsiders are the two commands outside of the run that used most CPU, what all of
+// them used, and in words which one it is, where one used most of it.
+func outsiders(v *diagnose.View) (es []diagnose.Evidence, sum float64, who string) {
+	all := v.Outside(v.Plateau)
+	for i, p := range all {
+		sum += p.Value
+		if i < 2 {
+			es = append(es, diagnose.Evidence{Kind: "busy", Ref: "processes: " + p.Label, Value: p.Value, Unit: "s", Text: fmt.Sprintf("%s used %.1f CPU-seconds", short(p.Label), p.Value)})
+		}
+	}
+	if len(all) > 0 && all[0].Value > sum/2 {
+		who = ", most of it to " + short(all[0].Label)
+	}
+	return es, sum, who
+}
+
+// short is a command line in a sentence: the reference to it is whole.
+func short(command string) string {
+	const long = 72
+	if runes := []rune(command); len(runes) > long {
+		return string(runes[:long-1]) + "…"
+	}
+	return command
+}
+
+// risk is a machine that others keep full while pods are not held up yet.
+func risk(v *diagnose.View, m diagnose.MachineUse) (f diagnose.Finding, ok bool) {
+	share, ok := foreign(v, m)
+	if !ok {
+		return f, false
+	}
+	outside, _, who := outsiders(v)
+	return diagnose.Finding{
+		Class: diagnose.Risk, Component: diagnose.Machine, Resource: "cpu", Sources: 1,
+		Cause:     fmt.Sprintf("all %d CPUs of the machine are busy, %.0f %% of it with processes that do not belong to this run", v.Meta.Machine.CPUs, 100*share),
+		Summary:   fmt.Sprintf("The machine has no CPU to spare: %.0f %% of its %d CPUs are busy, and %.0f %% of that went to processes that do not belong to this run%s. Pods were not held up by it yet.", 100*m.Share, v.Meta.Machine.CPUs, 100*share, who),
+		Evidence:  append([]diagnose.Evidence{{Kind: "busy", Ref: "machine: user_s + system_s", Value: m.Share, Unit: "1", Text: fmt.Sprintf("%.1f of %.1f CPU-seconds busy between the first 5 %% of pods created and the last 5 %% running", m.Busy, m.Total)}}, outside...),
+		Advice:    diagnose.Advice{Text: elsewhere + " The price is theirs: they take longer while pods are made."},
+		RefutedBy: "the same load without these processes in which the machine is as busy",
+	}, true
 }
 
 // ladder are the bounds of larger machines by the utilisation law, at the

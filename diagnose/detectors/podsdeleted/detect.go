@@ -14,6 +14,10 @@ import (
 // Deletions: a number that is no accident, and a share of the pods.
 const few, share = 20, 0.05
 
+// pair is the least number of pods that were taken away before they ran: of those that
+// nobody makes again, each is missing for good.
+const pair = 2
+
 // Detector finds the cause.
 var Detector = diagnose.Detector{
 	Name:  "pods-deleted",
@@ -22,9 +26,9 @@ var Detector = diagnose.Detector{
 tests failures, a descheduler, an operator that restarts what it does not know), or who changes templates again and again (a reloader, two deployers that disagree), or who scales it down and up again (an autoscaler that is too quick), or who takes the labels away by which a controller knows its pods, has everything done again: created, decided, bound, started, watched. All of it looks like more load.
 
 **Evidence.** Workloads had at least 20 pods made beyond what they asked for. Clients that are neither part of the control plane nor of the load deleted or evicted at least 20 pods, and 5 % of those that were seen, as the requests say; or
-they changed workloads, and controllers made at least 3 ReplicaSets or revisions more than there are workloads; or they scaled workloads at least 3 times, without another template; or they deleted at least 3 ReplicaSets or other owners of pods; or they wrote to at least 20 pods, no more than twice as often as pods were made beyond what was asked for, and to no workload.
+they changed workloads, and controllers made at least 3 ReplicaSets or revisions more than there are workloads; or they scaled workloads at least 3 times, without another template; or they deleted at least 3 ReplicaSets or other owners of pods; or at least 2 pods without an owner before they ran; or they wrote to at least 20 pods, no more than twice as often as pods were made beyond what was asked for, and to no workload.
 
-**Charged.** Of the waiting for a controller, what is of pods that replace others: they were due with their workload, long ago. A machine that is full is full for this work too, by its share of all pods.
+**Charged.** Of the waiting for a controller, what is of pods that replace others: they were due with their workload, long ago. A machine that is full is full for this work too, by its share of all pods. Pods without an owner that never ran are counted, for nobody makes them again.
 
 **Look-alikes.** A rolling update, a drain or a node that is given up: parts of the control plane delete the pods then. preemption: the scheduler does. slow-removal: pods that are to go, and stay.`,
 	Detect: detect,
@@ -50,6 +54,9 @@ func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
 		if count > n || count == n && agent < who {
 			who, n = agent, count
 		}
+	}
+	if f, ok := taken(v, who, n, 2*evicted[who] > n); ok {
+		return diagnose.Found(f)
 	}
 	r := replaced(v)
 	if by, revisions, ok := changes(v); ok && n < few && r.pods >= few {
@@ -99,6 +106,44 @@ func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
 		f.Cost = v.CostOf(slices.DeleteFunc(talks, func(t diagnose.Talk) bool { return t.Agent != who }), "")
 	}
 	return diagnose.Found(f)
+}
+
+// taken is what is found where pods without an owner were deleted before they ran.
+func taken(v *diagnose.View, who string, n int, evicted bool) (f diagnose.Finding, ok bool) {
+	never, bound := 0, 0
+	for _, p := range v.Pods {
+		if p.Owner != "" || p.RunningMicros != 0 || p.CreatedMicros == 0 || p.DeletedMicros == 0 || p.DeletedMicros > v.Load.End.UnixMicro() {
+			continue
+		}
+		never++
+		if p.BoundMicros != 0 {
+			bound++
+		}
+	}
+	if never < pair || n < never || v.EndsBound {
+		return f, false
+	}
+	does := "deletes"
+	if evicted {
+		does = "evicts"
+	}
+	f = diagnose.Finding{
+		Class: diagnose.Bottleneck, Component: "client:" + who, Stage: diagnose.Start, Resource: "policy", Sources: 2, Direct: true,
+		Cause:   fmt.Sprintf("%s %s pods before they run", who, does),
+		Summary: fmt.Sprintf("%s %s pods before they run: %d of %d never did. They had no owner, and nobody makes them again.", who, does, never, v.Counts.Seen),
+		Evidence: []diagnose.Evidence{
+			{Kind: "pattern", Ref: "pods: deleted_us", Value: float64(never), Unit: "pods", Text: fmt.Sprintf("%d of %d pods were deleted before they ran", never, v.Counts.Seen)},
+			{Kind: "rate", Ref: "requests: delete pods, create pods/eviction by " + who, Value: float64(n), Unit: "requests", Text: fmt.Sprintf("%d pods deleted or evicted by it, those that ran among them", n)},
+		},
+		Advice:       diagnose.Advice{Text: fmt.Sprintf("Look at what %s %s pods for, and by what it chooses them: pods that have not run yet are none to clean up. Pods that must come are made by a workload, which makes another for each that is gone.", who, does)},
+		RefutedBy:    "a run without it in which pods are missing too",
+		MissingShare: float64(never) / float64(max(never, v.Counts.Stuck)),
+		Suffered:     fmt.Sprintf("%d pods never ran", never),
+	}
+	if 2*bound < never {
+		f.Stage = diagnose.Queue
+	}
+	return f, true
 }
 
 func deletes(t *diagnose.Talk) bool {

@@ -98,7 +98,7 @@ func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
 	}
 	if !v.StagesOK || f.Claims[diagnose.Start] == 0 {
 		// That pods do not run is news without anybody's reckoning.
-		f.Claims, f.Consumes, f.RemovalShare = nil, false, float64(failed)/float64(v.Counts.Seen)
+		f.Claims, f.Consumes, f.MissingShare = nil, false, float64(failed)/float64(never)
 		f.Suffered = fmt.Sprintf("%d pods never ran", failed)
 	}
 	return diagnose.Found(f)
