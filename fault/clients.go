@@ -207,8 +207,21 @@ actors:
 **What tells it apart.** apiserver_storage_list_total{resource="events"} grows, and etcd serves ranges. A list from the cache leaves etcd alone.
 
 **Remedy.** Watch Events, or read them with a limit; keep them for a shorter time (--event-ttl).`,
-		Change: `actors:
-  - {name: chatter, do: events, rate: 100/s, count: 10}
+		Change: `phases:
+  - name: told
+    kind: warm-up
+    create:
+      count: 2000
+      rate: 400/s
+      object:
+        apiVersion: v1
+        kind: Event
+        metadata: {name: "told-{index}"}
+        involvedObject: {apiVersion: v1, kind: ConfigMap, namespace: "{namespace}", name: "told-{index}"}
+        type: Normal
+        reason: Told
+        message: Told about it
+actors:
   - {name: event-viewer, do: lister, rate: {{.Text}}, count: 24, resource: events}
 `,
 		Show: "arrivals",
