@@ -122,7 +122,11 @@ func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
 	case "gated":
 		f.Resource = "policy"
 		f.Cause = "scheduling gates hold pods"
-		f.Summary = fmt.Sprintf("%.0f of the %.0f pods that waited at the scheduler were gated: whoever put a schedulingGate on them took it off late, and the scheduler has nothing to do with it.", levels["gated"].Mean, total)
+		off := "took it off late"
+		if gated := levels["gated"]; gated.Last >= gated.Mean {
+			off = "has not taken it off"
+		}
+		f.Summary = fmt.Sprintf("%.0f of the %.0f pods that waited at the scheduler were gated: whoever put a schedulingGate on them %s, and the scheduler has nothing to do with it.", levels["gated"].Mean, total, off)
 		f.Advice.Text = "Look at the controller that owns the gates (spec.schedulingGates of a waiting pod names them)."
 	case "backoff":
 		f.Cause = "after a failed attempt pods sit out their back-off"
