@@ -15,6 +15,9 @@ const (
 	quick = 0.2
 	// perNode is the least number of pods on a node that show how it takes them.
 	perNode = 5
+	// beside is the part of a pod's start that may pass outside of its node where the
+	// machine is busy: on full machines it was half and more.
+	beside = 0.2
 )
 
 // Detector finds the cause.
@@ -25,6 +28,7 @@ var Detector = diagnose.Detector{
 time. The control plane has nothing to do meanwhile.
 
 **Evidence.** At least 30 % of the lost time is in stage start; the API server answers the nodes' reports quickly (below 0.2 s), so that they are not late for its sake; the machine is not full.
+On a busy machine with simulated nodes: their requests, what watches take and threads that wait for a CPU are at most a fifth of what a pod takes to start, the API server refuses less than a fifth of what nodes ask for, and nine of ten pods come; the rest is charged.
 Where pods of one node become running one after the other, evenly spaced, and one that found the node idle took about as long, the node works on one at a time: the finding says so, and how long each takes. Where the nodes' own clocks are recorded (kubelet_image_pull_duration_seconds, kubelet_run_podsandbox_duration_seconds), pulls or sandboxes that took at least half of what pods lost are named; 0.3 s for a sandbox are usual, and count for nothing.
 
 **Contradicting.** Simulated nodes that are late against their own draw (nodes-late) are the harness' fault. A full machine or a starved API server delays watch events and reports.
@@ -42,16 +46,23 @@ func detect(v *diagnose.View, earlier []diagnose.Finding) diagnose.Outcome {
 		return diagnose.NotAssessed("stages: %s", v.StagesWhy)
 	case !v.Symptom() || lost < share*v.Lost.PodSeconds:
 		return diagnose.NotThere("nodes took %.0f of the %.0f lost pod-seconds", lost, v.Lost.PodSeconds)
-	case v.Upstream() != "":
-		return diagnose.NotThere("pods start late, but %s", v.Upstream())
+	}
+	n := float64(max(1, v.Counts.Running))
+	perPod := *v.Stage(diagnose.Start).WaitSeconds / n
+	busy := v.Upstream()
+	if m, ok := v.MachineCPU(v.Plateau); busy == "" && ok && m.Share >= idle {
+		busy = fmt.Sprintf("the machine's CPU is %.0f %% busy", 100*m.Share)
+	}
+	outside, known := elsewhere(v)
+	outside /= n
+	// What passes outside of the nodes is known of pods that came.
+	if busy != "" && (!known || outside > beside*perPod || 10*v.Counts.Stuck > v.Counts.Running) {
+		return diagnose.NotThere("pods start late, but %s", busy)
 	}
 	for _, f := range earlier {
 		if f.Class == diagnose.HarnessHit && f.Stage == diagnose.Start {
 			return diagnose.NotThere("the simulated nodes were late by their own fault (%s)", f.ID)
 		}
-	}
-	if m, ok := v.MachineCPU(v.Plateau); ok && m.Share >= idle {
-		return diagnose.NotThere("pods start late, but the machine's CPU is %.0f %% busy", 100*m.Share)
 	}
 	reports := 0
 	took := 0.0
@@ -60,17 +71,24 @@ func detect(v *diagnose.View, earlier []diagnose.Finding) diagnose.Outcome {
 			reports, took = reports+t.Count, took+t.Seconds
 		}
 	}
-	if reports > 0 && took/float64(reports) >= quick {
+	if busy == "" && reports > 0 && took/float64(reports) >= quick {
 		return diagnose.NotThere("pods start late, and the nodes' reports take %.2f s at the API server", took/float64(reports))
 	}
-	n := float64(max(1, v.Counts.Running))
-	if failed, asked := failures(v); asked > 0 && float64(failed) >= failing*float64(asked) {
+	failed, refused, asked := failures(v)
+	if asked > 0 && float64(failed) >= failing*float64(asked) {
 		return diagnose.NotThere("pods start late, and %d of %d requests of nodes for tokens and reports failed", failed, asked)
+	}
+	if busy != "" && float64(failed+refused) >= failing*float64(asked) {
+		return diagnose.NotThere("pods start late, but %s, and the nodes have to ask again for %d of %d tokens and reports", busy, failed+refused, asked)
+	}
+	while := "while the control plane is not busy"
+	if busy != "" {
+		while = "although " + busy
 	}
 	f := diagnose.Finding{
 		Class: diagnose.Bottleneck, Component: "node", Stage: diagnose.Start, Resource: "unknown", Sources: 1,
 		Cause:   "nodes take long between a pod's binding and its running",
-		Summary: fmt.Sprintf("The nodes are slow: a pod takes %.1f s from its binding to running, %.1f s more than a healthy node, while the control plane is not busy.", *v.Stage(diagnose.Start).WaitSeconds/n, lost/n),
+		Summary: fmt.Sprintf("The nodes are slow: a pod takes %.1f s from its binding to running, %.1f s more than a healthy node, %s.", perPod, lost/n, while),
 		Claims:  map[string]float64{diagnose.Start: lost},
 		Evidence: []diagnose.Evidence{
 			{Kind: "wait", Ref: "stages: start", Value: lost, Unit: "pod-seconds", Text: fmt.Sprintf("%.0f pod-seconds above what a healthy node takes", lost)},
@@ -78,40 +96,69 @@ func detect(v *diagnose.View, earlier []diagnose.Finding) diagnose.Outcome {
 		Advice:    diagnose.Advice{Text: "Look at the nodes: image pulls (serializeImagePulls, registry), their disks, the CNI plugin, volumes, and the kubelet's own API limits (kubeAPIQPS)."},
 		RefutedBy: "nodes that see their pods late: a watch event that arrives long after the binding",
 	}
+	if busy != "" {
+		// What others make pods wait for is measured, and is not the nodes'.
+		f.Direct = true
+		f.Claims[diagnose.Start] = max(0, lost-outside*n)
+		f.Evidence = append(f.Evidence, diagnose.Evidence{Kind: "wait", Ref: "requests of nodes; stages: observe", Value: outside, Unit: "s", Text: fmt.Sprintf("of the %.1f s that a pod takes to start, %.2f pass outside of its node: its requests, what the watches take, threads that wait for a CPU", perPod, outside)})
+	}
 	if reports > 0 {
 		f.Sources++
 		f.Evidence = append(f.Evidence, diagnose.Evidence{Kind: "wait", Ref: "requests: patch pods/status", Value: took / float64(reports), Unit: "s", Text: fmt.Sprintf("the API server answers the nodes' reports in %.0f ms (n=%d)", 1000*took/float64(reports), reports)})
 	}
-	if q, ok := oneAfterAnother(v, *v.Stage(diagnose.Start).WaitSeconds/n-lost/n); ok {
+	if q, ok := oneAfterAnother(v, perPod-lost/n); ok {
 		f.Resource = "workers"
 		f.Cause = fmt.Sprintf("each node starts pods one after the other, %.2f s each", q.each)
-		f.Summary = fmt.Sprintf("The nodes start pods one after the other, %.2f s each, so %d pods on a node take %.0f s; the control plane is not busy.", q.each, q.most, q.each*float64(q.most))
+		f.Summary = fmt.Sprintf("The nodes start pods one after the other, %.2f s each, so %d pods on a node take %.0f s, %s.", q.each, q.most, q.each*float64(q.most), while)
 		f.Evidence = append(f.Evidence, diagnose.Evidence{Kind: "pattern", Ref: "pods: running, by node", Value: q.each, Unit: "s", Text: fmt.Sprintf("between pods of one node that become running pass %.2f s in the median (varying by %.0f %%), on %d nodes", q.each, 100*q.cv, q.nodes)})
 		f.Advice.Text = "Let nodes start several pods at a time: parallel image pulls (serializeImagePulls: false, maxParallelImagePulls), a faster disk, a CNI plugin without a lock."
 	}
-	kubelets(v, &f, lost/n)
-	volumes(v, &f)
+	kubelets(v, &f, lost/n, while)
+	volumes(v, &f, while)
 	return diagnose.Found(f)
+}
+
+// elsewhere is what of the pods' stage start passed outside of their nodes, in
+// pod-seconds: until the nodes' requests were answered, until watches told of what was
+// written (taken to be as long as ours), and until threads of simulated nodes had a CPU
+// of this machine. known is false where one of it was not recorded, and where real
+// nodes share this machine: what their containers wait for is not counted.
+func elsewhere(v *diagnose.View) (seconds float64, known bool) {
+	if _, real := v.CPU("kubelet", v.Load); real || !v.Known(diagnose.Observe) {
+		return 0, false
+	}
+	seconds = *v.Stage(diagnose.Observe).WaitSeconds
+	for _, t := range v.TalksOf(func(t *diagnose.Talk) bool { return diagnose.OfNode(t.Agent) && !t.Long }) {
+		if t.Seconds < 0 {
+			return 0, false
+		}
+		seconds += t.Seconds
+	}
+	delay, _ := v.RunDelay(diagnose.Hollow, v.Load)
+	return seconds + delay, true
 }
 
 // failing is the share of failures from which nodes are not to blame for what they
 // ask for in vain.
 const failing = 0.2
 
-// failures counts what nodes asked for their pods, and how much of it the API server
-// could not do.
-func failures(v *diagnose.View) (failed, asked int) {
+// failures counts what nodes asked for their pods, how much of it the API server could
+// not do, and how much it did not do because they may not, or not yet.
+func failures(v *diagnose.View) (failed, refused, asked int) {
 	for _, t := range v.TalksOf(func(t *diagnose.Talk) bool {
 		return diagnose.OfNode(t.Agent) && (t.Resource == "serviceaccounts/token" || t.Resource == "pods/status")
 	}) {
 		asked += t.Count
 		for code, n := range t.Codes {
-			if code >= 500 {
+			switch {
+			case code >= 500:
 				failed += n
+			case code == 403 || code == 429:
+				refused += n
 			}
 		}
 	}
-	return failed, asked
+	return failed, refused, asked
 }
 
 // most is the part of what a pod lost on its node from which one step is the
@@ -123,16 +170,16 @@ const most = 0.5
 const sandbox = 0.3
 
 // kubelets says what the nodes' own clocks say of pulls and sandboxes. perPod is
-// what a pod lost on its node, in seconds.
-func kubelets(v *diagnose.View, f *diagnose.Finding, perPod float64) {
+// what a pod lost on its node, in seconds; while says how busy others were.
+func kubelets(v *diagnose.View, f *diagnose.Finding, perPod float64, while string) {
 	for _, step := range []struct {
 		metric                       string
 		usual                        float64 // seconds of a healthy node
 		what, cause, summary, advice string
 	}{
-		{"kubelet_image_pull_duration_seconds", 0, "from asking for an image to having it", "pods wait for images to be pulled", "Pods wait for their images: %.1f s from asking for one to having it, other pulls included, while the control plane is not busy.",
+		{"kubelet_image_pull_duration_seconds", 0, "from asking for an image to having it", "pods wait for images to be pulled", "Pods wait for their images: %.1f s from asking for one to having it, other pulls included, %s.",
 			"Make images smaller, keep them on the nodes, bring the registry nearer, or let nodes pull several at a time (serializeImagePulls: false, maxParallelImagePulls)."},
-		{"kubelet_run_podsandbox_duration_seconds", sandbox, "for making a sandbox, the network plugin included", "sandboxes take long, of which the network plugin is the usual part", "Pods wait for their sandboxes: the nodes take %.1f s for one, most of which is usually the network plugin's, while the control plane is not busy.",
+		{"kubelet_run_podsandbox_duration_seconds", sandbox, "for making a sandbox, the network plugin included", "sandboxes take long, of which the network plugin is the usual part", "Pods wait for their sandboxes: the nodes take %.1f s for one, most of which is usually the network plugin's, %s.",
 			"Look at the network plugin: a lock for the whole node, addresses that are taken from the API server one by one. Addresses that are prepared ahead, and a plugin without the lock, help."},
 	} {
 		for _, component := range []string{"kubelet", diagnose.Hollow} {
@@ -146,14 +193,14 @@ func kubelets(v *diagnose.View, f *diagnose.Finding, perPod float64) {
 			}
 			f.Sources++
 			f.Resource, f.Cause = "network", step.cause
-			f.Summary = fmt.Sprintf(step.summary, mean)
+			f.Summary = fmt.Sprintf(step.summary, mean, while)
 			f.Advice.Text = step.advice
 		}
 	}
 }
 
 // volumes says where the way of a pod's volumes takes longest.
-func volumes(v *diagnose.View, f *diagnose.Finding) {
+func volumes(v *diagnose.View, f *diagnose.Finding, while string) {
 	if v.Claims == nil {
 		return
 	}
@@ -173,7 +220,7 @@ func volumes(v *diagnose.View, f *diagnose.Finding) {
 				longest = *s.P50
 				f.Resource = "unknown"
 				f.Cause = fmt.Sprintf("pods wait for their volumes: step %s", s.Name)
-				f.Summary = fmt.Sprintf("Pods wait for their volumes before they start: step %s takes %.1f s in the median, while the control plane is not busy.", s.Name, longest)
+				f.Summary = fmt.Sprintf("Pods wait for their volumes before they start: step %s takes %.1f s in the median, %s.", s.Name, longest, while)
 				f.Advice.Text = fmt.Sprintf("Look first at %s.", who[s.Name])
 			}
 		}
