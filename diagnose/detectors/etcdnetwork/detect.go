@@ -2,6 +2,8 @@ package etcdnetwork
 
 import (
 	"fmt"
+	"math"
+	"strconv"
 
 	"github.com/kubedyno/kubedyno/diagnose"
 )
@@ -20,6 +22,9 @@ const (
 	own = 3
 	// busy is the machine's use from which requests wait for a CPU, here and there.
 	busy = 0.85
+	// little is the share of the lost time below which the way is a risk, where
+	// something else is full.
+	little = 0.1
 )
 
 const metric = "etcd_request_duration_seconds"
@@ -33,6 +38,8 @@ var Detector = diagnose.Detector{
 **Evidence.** The API server's clock and etcd's own disagree: a get takes it at least 3 ms on average (etcd_request_duration_seconds), and at least three times as long as etcd needs to apply a request
 (etcd_server_apply_duration_seconds). A way is as long for each request, while queues, syncs and full CPUs let some pass: less than 2 % of the reads since the API server started take less than 5 ms (healthy runs on a full machine had 12 % there, a starved etcd 11 %, an etcd 30 ms away none of 2,600).
 Where the histogram's buckets were not recorded, a read must take as long at rest, longer than etcd needs to sync its log, and neither the machine nor a quota may be full.
+
+On a full machine, or beside a quota that is used up, reads must have been as long before the load, and what is charged is ten round trips a pod of the least that a read took.
 
 **Risk.** Where nobody suffered (yet), the distance is named as a risk.
 
@@ -79,20 +86,52 @@ func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
 		f.Evidence = append(f.Evidence, diagnose.Evidence{Kind: "wait", Ref: metric + `{component="kube-apiserver",operation="create"}`, Value: create, Unit: "s", Text: fmt.Sprintf("%.1f ms a create (n=%.0f)", 1000*create, n)})
 	}
 	if v.StagesOK {
+		up := v.Upstream()
+		full, least := up != "", way(v)
 		for i, s := range v.LostStages() {
 			if i == 0 {
 				f.Stage = s.Name
 			}
 			f.Claims[s.Name] = *s.ExcessSeconds
+			if full {
+				f.Claims[s.Name] = min(*s.ExcessSeconds, trips[s.Name]*least*float64(v.Counts.Running))
+			}
+		}
+		if full {
+			// The rest of what a read takes may be waiting for a CPU.
+			f.Direct = true
+			f.Cause = fmt.Sprintf("a round trip from the API server to etcd takes %.0f ms at least", 1000*least)
+			f.Summary = fmt.Sprintf("Next to no read of etcd comes back to the API server within %.0f ms (it takes %.0f ms on average while %s), and etcd itself works on a request for %.1f ms: the way between them is long, and each pod goes it about ten times.", 1000*least, 1000*get, up, 1000*apply)
 		}
 	}
 	if v.API.Slow() {
 		f.RequestSeconds = v.API.LostSeconds
 	}
-	if _, suffers := v.Suffers(); !suffers {
-		f.Class, f.Stage, f.Claims, f.RequestSeconds = diagnose.Risk, "", nil, 0
+	charged := 0.0
+	for _, x := range f.Claims {
+		charged += x
+	}
+	if _, suffers := v.Suffers(); !suffers || f.Direct && charged < little*v.Lost.PodSeconds && !v.API.Slow() {
+		f.Direct, f.Class, f.Stage, f.Claims, f.RequestSeconds = false, diagnose.Risk, "", nil, 0
 	}
 	return diagnose.Found(f)
+}
+
+// trips are the round trips to etcd that a pod waits for in each stage, one after the
+// other: its object and its owner's, the binding (read and write), its token, and its
+// node's reports (likewise).
+var trips = map[string]float64{diagnose.Accept: 1, diagnose.Controller: 2, diagnose.Bind: 2, diagnose.Scheduling: 2, diagnose.Start: 5}
+
+// way is the least that a read of etcd took, in seconds: the largest bucket of the
+// histogram with next to none in it.
+func way(v *diagnose.View) (seconds float64) {
+	count, _ := v.Gauge(diagnose.APIServer, metric+"_count", diagnose.Labels{"operation": "get"}, v.Load)
+	for le, l := range v.GaugeBy(diagnose.APIServer, metric+"_bucket", "le", diagnose.Labels{"operation": "get"}, v.Load) {
+		if bound, err := strconv.ParseFloat(le, 64); err == nil && !math.IsInf(bound, 0) && l.Last <= few*count.Last {
+			seconds = max(seconds, bound)
+		}
+	}
+	return seconds
 }
 
 // floor says whether no read is quick, and so that the way is long; the outcome is
@@ -115,7 +154,13 @@ func floor(v *diagnose.View, get float64) (e diagnose.Evidence, o *diagnose.Outc
 	}
 	// A long load on a full machine leaves next to nothing of the quick ones.
 	if up := v.Upstream(); up != "" {
-		if rest, _, ok := v.RestMean(diagnose.APIServer, metric, diagnose.Labels{"operation": "get"}); !ok || rest < far {
+		rest, _, ok := v.RestMean(diagnose.APIServer, metric, diagnose.Labels{"operation": "get"})
+		long := ok && rest >= far
+		if !ok {
+			// Nothing was before the load but the start, in which a machine is not full all the time.
+			long = count.First >= fewest && lowest.First <= few*count.First
+		}
+		if !long {
 			o := diagnose.NotThere("a read of etcd takes the API server %.1f ms, but %s, and none was seen to take long at rest", 1000*get, up)
 			return e, &o
 		}
