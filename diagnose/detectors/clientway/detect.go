@@ -221,7 +221,9 @@ func finding(v *diagnose.View, w way, asLong bool, under, all float64) diagnose.
 		f.Evidence = append(f.Evidence, diagnose.Evidence{Kind: "wait", Ref: took + `_bucket{component="` + c + `",le="` + quick + `"}`, Value: under / all, Unit: "1", Text: fmt.Sprintf("%.0f of all %.0f requests since it started took less than 5 ms", under, all)})
 	}
 	f.Direct = asLong
-	if !asLong {
+	if asLong {
+		f.Next = f.Summary + " It holds pods back as soon as what they wait for now is gone."
+	} else {
 		f.Sources = 1 // of a queue that nobody saw
 		f.Advice.Text += " Requests that were quick say that the distance alone is not it: look for what lets few of them through at a time."
 		if n, ok := streams(v); ok {

@@ -18,6 +18,9 @@ const few, share = 20, 0.05
 // nobody makes again, each is missing for good.
 const pair = 2
 
+// beside is what is said of it where pods wait for something else.
+const beside = " They take their part of what pods wait for now."
+
 // Detector finds the cause.
 var Detector = diagnose.Detector{
 	Name:  "pods-deleted",
@@ -101,6 +104,7 @@ func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
 		Advice:    diagnose.Advice{Text: fmt.Sprintf("Look at what %s %s pods for%s.", who, does, look)},
 		RefutedBy: "a run without it in which as many pods are made",
 	}
+	f.Next = f.Summary + beside
 	if !v.Symptom() || f.Claims[diagnose.Controller] == 0 {
 		f.Class, f.Claims, f.Consumes, f.Stage = diagnose.Waste, nil, false, ""
 		f.Cost = v.CostOf(slices.DeleteFunc(talks, func(t diagnose.Talk) bool { return t.Agent != who }), "")
@@ -321,6 +325,7 @@ func (a again) finding(v *diagnose.View, by, cause, summary, advice string, does
 		Advice:    diagnose.Advice{Text: advice},
 		RefutedBy: "a run without it in which as many pods are made",
 	}
+	f.Next = f.Summary + beside
 	if !v.Symptom() || f.Claims[diagnose.Controller] == 0 {
 		f.Class, f.Claims, f.Consumes, f.Stage = diagnose.Waste, nil, false, ""
 		f.Cost = v.CostOf(v.TalksOf(func(t *diagnose.Talk) bool { return t.Agent == by }), "")
