@@ -221,11 +221,15 @@ type faulty struct {
 	ops      func([]record.Operation) []record.Operation // and no pods are expected
 	increase error
 	gaps     []record.Gap
+	start    float64 // that the nodes declare they take to start a pod, in seconds
 }
 
 func (f faulty) Meta() record.Meta {
 	m := f.Run.Meta()
 	m.Gaps = f.gaps
+	if f.start > 0 {
+		m.Nodes.StartDelayP99 = f.start
+	}
 	if f.ops != nil {
 		m.Workload.ExpectedPods = 0
 	}
@@ -288,6 +292,23 @@ func TestMissingMetricsAreNoErrorButBrokenOnesAre(t *testing.T) {
 	broken := errors.New("block is damaged")
 	if _, err := diagnose.Run(faulty{Run: r, increase: broken}, detectors.All); !errors.Is(err, broken) {
 		t.Errorf("damaged: %v", err)
+	}
+}
+
+// Seconds that the experiment itself asks of the nodes are no loss, and said.
+func TestDeclaredStartIsSaid(t *testing.T) {
+	for seconds, said := range map[float64]bool{1: false, 6: true} {
+		r, err := diagnosetest.Parse("pods 100 bare 5/s")
+		if err != nil {
+			t.Fatal(err)
+		}
+		d, err := diagnose.Run(faulty{Run: r, start: seconds}, detectors.All)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := strings.Contains(strings.Join(d.Warnings, "\n"), "up to 6 s to start a pod"); got != said {
+			t.Errorf("%v s: said %v, %q", seconds, got, d.Warnings)
+		}
 	}
 }
 

@@ -198,6 +198,9 @@ func (v *View) accountStages() {
 		if declared := v.Meta.Nodes.StartDelayP99; declared > 0 {
 			start = declared
 		}
+		if start > simulatedStart {
+			v.Warnings = append(v.Warnings, fmt.Sprintf("the simulated nodes take up to %.3g s to start a pod (99 of 100), as the experiment has it (cluster.node.startDelay): that is not counted as lost", start))
+		}
 	}
 	scheduling := healthyScheduling
 	if v.attaches() {
