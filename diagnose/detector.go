@@ -121,7 +121,7 @@ func Run(src Source, detectors []Detector) (*Diagnosis, error) {
 // settle shares the lost pod-seconds out: a pod-second is explained once.
 // Direct claims were measured at the cause and come first; where they are for more
 // than there is, each gets its part, for both causes acted. The others follow in
-// causal order and get what is left. What then explains too little is ruled
+// causal order and get what is left, those that claim the rest last. What then explains too little is ruled
 // out in favour of what took it.
 func settle(v *View, found []Finding) (kept []Finding, dropped []Clear) {
 	left := map[string]float64{}
@@ -153,9 +153,13 @@ func settle(v *View, found []Finding) (kept []Finding, dropped []Clear) {
 			f.Explains = min(1, f.MassSeconds/v.Lost.PodSeconds)
 		}
 	}
-	for _, direct := range []bool{true, false} {
+	for _, turn := range []func(*Finding) bool{
+		func(f *Finding) bool { return f.Direct },
+		func(f *Finding) bool { return !f.Direct && !f.Rest },
+		func(f *Finding) bool { return !f.Direct && f.Rest },
+	} {
 		for i := range found {
-			if found[i].Direct == direct {
+			if turn(&found[i]) {
 				take(&found[i])
 			}
 		}
@@ -353,6 +357,23 @@ func (v *View) Invalid() []string {
 // refusal is how most of the load's failed requests failed, with the first one's
 // own words, which name who refused it: ", 27 with 403: …".
 func (v *View) refusal() string {
+	code, n, words := v.Refusals()
+	if n == 0 {
+		return ""
+	}
+	text := fmt.Sprintf(", %d with %d", n, code)
+	if code == 0 {
+		text = fmt.Sprintf(", %d without an answer", n)
+	}
+	if words != "" {
+		text += ": " + words
+	}
+	return text
+}
+
+// Refusals are the code with which most of the load's failed requests were answered (0
+// is none), how many these are, and the first one's own words.
+func (v *View) Refusals() (code int32, most int, words string) {
 	n, first := map[int32]int{}, map[int32]string{}
 	for _, o := range v.Operations {
 		if o.SentMicros == 0 || o.Error == "" && o.Code < 400 {
@@ -362,34 +383,23 @@ func (v *View) refusal() string {
 			first[o.Code] = o.Error
 		}
 	}
-	most := int32(-1)
-	for code, count := range n {
-		if most < 0 || count > n[most] || count == n[most] && code < most {
-			most = code
+	for c, count := range n {
+		if count > most || count == most && c < code {
+			code, most = c, count
 		}
 	}
-	if most < 0 {
-		return ""
-	}
-	text := fmt.Sprintf(", %d with %d", n[most], most)
-	if most == 0 {
-		text = fmt.Sprintf(", %d without an answer", n[most])
-	}
 	// The words are those of whatever answered: nothing of them steers a terminal.
-	words := []rune(strings.Map(func(r rune) rune {
+	runes := []rune(strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) {
 			return ' '
 		}
 		return r
-	}, first[most]))
+	}, first[code]))
 	const enough = 300
-	if len(words) > enough {
-		words = append(words[:enough], '…')
+	if len(runes) > enough {
+		runes = append(runes[:enough], '…')
 	}
-	if len(words) > 0 {
-		text += ": " + string(words)
-	}
-	return text
+	return code, most, string(runes)
 }
 
 // blind bounds what a broken watch of pods may spoil. It resumes where it was,

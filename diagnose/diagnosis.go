@@ -227,6 +227,9 @@ type Finding struct {
 	// Direct claims were measured at the cause itself and cannot stem from
 	// anything upstream: waiting in a limiter, say. They are settled first.
 	Direct bool `json:"-"`
+	// Rest claims are settled last: everything may wait a little longer at such times,
+	// and what has a cause of its own is not theirs.
+	Rest bool `json:"-"`
 	// Consumes says that the work of this cause is part of what fills a resource
 	// that is at capacity: the cause is what can be changed about it.
 	Consumes bool `json:"-"`

@@ -2,6 +2,7 @@ package diagnose
 
 import (
 	"math"
+	"slices"
 	"time"
 
 	"github.com/kubedyno/kubedyno/record"
@@ -35,7 +36,7 @@ func (v *View) Standstills(component string) (all []record.Window, ok bool) {
 			}
 			if ran || i == len(p.samples)-2 {
 				w := record.Window{Start: time.UnixMicro(from.TimeMicros), End: time.UnixMicro(until.TimeMicros)}
-				if w.Seconds() >= still-early {
+				if w.Seconds() >= still-early && v.sampledIn(w) {
 					all = append(all, w)
 				}
 				from = s
@@ -43,6 +44,15 @@ func (v *View) Standstills(component string) (all []record.Window, ok bool) {
 		}
 	}
 	return all, ok
+}
+
+// sampledIn says that the machine was looked at between the ends of the window. Where it
+// was not, whoever takes the samples had no CPU either, and both ends may be one moment
+// in the eyes of the process.
+func (v *View) sampledIn(w record.Window) bool {
+	return len(v.machine) == 0 || slices.ContainsFunc(v.machine, func(s record.MachineSample) bool {
+		return s.TimeMicros > w.Start.UnixMicro() && s.TimeMicros < w.End.UnixMicro()
+	})
 }
 
 // Held is what pods lost, by stage, that were in the stage at some time of a window, and
@@ -83,6 +93,10 @@ func (v *View) Held(during []record.Window, stages []string) (claims map[string]
 // WaitedDuring is the share of the pod-seconds in a stage that fall into windows which
 // do not overlap, 0 to 1. ok is false where no pod was in the stage.
 func (v *View) WaitedDuring(stage string, during []record.Window) (share float64, ok bool) {
+	switch stage {
+	case Queue, Decide, Bind: // in which of them a pod was at what time is not known
+		stage = Scheduling
+	}
 	end := v.Span()
 	inside, all := 0.0, 0.0
 	for _, s := range v.steps[stage] {

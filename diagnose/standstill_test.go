@@ -49,3 +49,29 @@ func TestStandstills(t *testing.T) {
 		})
 	}
 }
+
+// A machine whose observer had no CPU for as long tells nothing of the others.
+func TestNobodyLookedMeanwhile(t *testing.T) {
+	at := func(seconds ...float64) (ps []record.ProcessSample, ms []record.MachineSample) {
+		for _, x := range seconds {
+			ps = append(ps, record.ProcessSample{TimeMicros: int64(x * 1e6), VoluntarySwitches: 10})
+			ms = append(ms, record.MachineSample{TimeMicros: int64(x * 1e6)})
+		}
+		ps[len(ps)-1].VoluntarySwitches = 20
+		return ps, ms
+	}
+	for _, c := range []struct {
+		at   []float64
+		want int
+	}{
+		{[]float64{0, 1, 2, 3, 4}, 1},
+		{[]float64{0, 2.7, 3.7}, 0},
+		{[]float64{0, 1.4, 2.7, 3.7}, 1},
+	} {
+		ps, ms := at(c.at...)
+		v := &View{processes: map[string][]process{Etcd: {{ps}}}, machine: ms}
+		if got, _ := v.Standstills(Etcd); len(got) != c.want {
+			t.Errorf("samples at %v: %d stretches, want %d", c.at, len(got), c.want)
+		}
+	}
+}

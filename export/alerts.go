@@ -429,6 +429,7 @@ func layer(alert, detector, metric, match, by, summary, look string) Rule {
 // not have.
 var Unsaid = map[string]string{
 	"generator-late":     "when the load's requests were due",
+	"load-refused":       "whose requests were refused; CreatesAreRefused tells of all who create pods",
 	"greedy-client":      "who sends which requests: the audit log",
 	"client-way":         "how long the API server works on one client's requests: its log of requests",
 	"lock-herd":          "who asks for which lock: the audit log",

@@ -44,6 +44,7 @@ import (
 	"github.com/kubedyno/kubedyno/diagnose/detectors/largeobjects"
 	"github.com/kubedyno/kubedyno/diagnose/detectors/leaderelection"
 	"github.com/kubedyno/kubedyno/diagnose/detectors/liststorm"
+	"github.com/kubedyno/kubedyno/diagnose/detectors/loadrefused"
 	"github.com/kubedyno/kubedyno/diagnose/detectors/lockherd"
 	"github.com/kubedyno/kubedyno/diagnose/detectors/machinecpu"
 	"github.com/kubedyno/kubedyno/diagnose/detectors/nodesgivenup"
@@ -108,6 +109,7 @@ var All = []diagnose.Detector{
 	costlywork.Detector,
 	controlleroff.Detector,
 	asleep.Detector,
+	loadrefused.Detector,
 	createsrefused.Detector,
 	nodesrefused.Detector,
 	orderedpods.Detector,

@@ -38,6 +38,7 @@
 //	capacity 110/s                  the whole system does that many, irregularly
 //	machine cpu 0.95                busy share under load (default: 12 ms a pod)
 //	machine cpu 0.95 others 0.6     of that, the share of processes outside the run
+//	machine full 0s to 8s           all of its CPUs are busy then
 //	cpus 0.99 0.10                  busy share of each CPU under load (default: of the machine)
 //	kube-apiserver quota 0.4 used 0.98 stopped 0.9
 //	generator 10/s                  sends at most that many
@@ -51,6 +52,7 @@
 //	stopped kube-apiserver 0.8      in that share of the moments at which it was looked at
 //	ended kube-scheduler 137 at 5s  its exit status, and the run ended with it
 //	stuck 3; lost 2                 pods never running; never seen
+//	lost 40 refused 403             for the load, of bare pods, was told so
 //	stuck 3 deleted                 the former, since somebody deleted them
 //	refused 500 for 20s             each pod that a controller creates, so that none comes
 //	paused for 20s                  each Deployment, so that no pod comes

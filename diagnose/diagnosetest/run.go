@@ -83,6 +83,7 @@ type script struct {
 	parked                time.Duration
 	capacity              float64
 	busy, others          float64
+	full                  stretch   // of the machine
 	cpus                  []float64 // busy share of each
 	quotas                map[string]quota
 	generatorRate         float64
@@ -92,6 +93,7 @@ type script struct {
 	syncs                 float64
 	syncTime              time.Duration
 	stuck, lost           int
+	lostCode              int32 // the answer to the load's request for a lost pod
 	taken                 bool  // the stuck ones were deleted
 	refused               int32 // the code of each answer to a controller's pod; 0: none is refused
 	refusedFor            float64
@@ -266,6 +268,10 @@ func (s *script) say(w []string) (err error) {
 	case "capacity":
 		s.capacity = perSecond(1)
 	case "machine":
+		if word(1) == "full" {
+			s.full = stretch{dur(2).Seconds(), dur(4).Seconds()}
+			break
+		}
 		s.busy = num(2)
 		if len(w) > 4 && word(3) == "others" {
 			s.others = num(4)
@@ -298,6 +304,9 @@ func (s *script) say(w []string) (err error) {
 		s.stuck, s.taken = int(num(1)), len(w) > 2 && word(2) == "deleted"
 	case "lost":
 		s.lost = int(num(1))
+		if len(w) > 3 && word(2) == "refused" {
+			s.lostCode = int32(num(3))
+		}
 	case "watched":
 		s.pods, s.deployments, s.bareRate = 0, 0, 1
 		s.watchedFor = dur(1).Seconds()
@@ -423,6 +432,9 @@ func (s *script) simulate() *Run {
 				sentPods = min(sentPods, i)
 				op.SentMicros, op.DoneMicros, op.Code = 0, 0, 0
 			} else {
+				if s.lostCode != 0 && i >= s.pods-s.lost {
+					op.Code, op.Error = s.lostCode, fmt.Sprintf("pods %q is forbidden", op.Name)
+				}
 				request(sent, pods[i].acked-sent, "create", "pods", "", op.Name, uaLoad)
 			}
 			r.ops = append(r.ops, op)
@@ -636,7 +648,7 @@ func (s *script) processTables(r *Run, end float64) {
 	others := busy * float64(s.cores) * s.others // before the load too
 	for t := -settle; t <= end+2; t++ {
 		load := min(max(t, 0), end)
-		total := idle*(t+settle) + load*(busy*float64(s.cores)*(1-s.others)-idle)
+		total := idle*(t+settle) + load*(busy*float64(s.cores)*(1-s.others)-idle) + max(0, min(load, s.full.until)-s.full.from)*(1-busy)*float64(s.cores)
 		r.machine = append(r.machine, record.MachineSample{TimeMicros: micros(t), User: 0.7*total + others*(t+settle), System: 0.3 * total, Idle: (t+settle)*(float64(s.cores)-others) - total, TCPOpensPassive: int64(s.connections * load)})
 		for i := range s.cores {
 			share := busy

@@ -116,6 +116,9 @@ func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
 	if by.General && !exactly {
 		f.Summary += fmt.Sprintf(" It is %s.", cause)
 	}
+	if held {
+		f.Next = f.Summary + " It holds pods back as soon as what they wait for now is gone."
+	}
 	if n, ok := v.Increase(diagnose.ControllerManager, "workqueue_retries_total", diagnose.Labels{"name": queues}); ok && n > 0 {
 		f.Sources++
 		f.Evidence = append(f.Evidence, diagnose.Evidence{Kind: "rate", Ref: `workqueue_retries_total{component="kube-controller-manager"}`, Value: n, Unit: "retries", Text: fmt.Sprintf("keys came back %.0f times after a failure", n)})

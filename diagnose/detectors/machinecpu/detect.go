@@ -12,6 +12,10 @@ import (
 // times its own time.
 const full = 0.9
 
+// meanwhile is the part of the lost time that must fall into stretches in which the
+// machine was full, where it was not full throughout.
+const meanwhile = 0.5
+
 // others is the share of the busy time from which processes outside of the run
 // are named as consumers.
 const others = 0.2
@@ -23,7 +27,8 @@ var Detector = diagnose.Detector{
 	Doc: `All components and the harness share the machine's CPUs. Where they are at least 90 % busy between the first 5 % of pods created and the last 5 %
 running (steal taken out, waiting for disks not counted), and pods lost time, the machine is at capacity. That is no fault: the
 bound is the CPUs divided by the CPU-seconds per pod (idle consumption taken out), and the finding gives it, with the largest consumers and the bound that 4, 8 and 16 cores
-would give, computed from the same demand. Processes outside of the run are named where a fifth of the busy time is theirs; where pods are not held up, they are a risk.
+would give, computed from the same demand. Where load comes in bursts the machine may be full while pods wait and idle in between: then at least half of the lost pod-seconds must fall into
+stretches of 3 s and more in which it was, and of these what nothing else explains is charged. Processes outside of the run are named where a fifth of the busy time is theirs; where pods are not held up, they are a risk.
 
 **Explaining-away.** Everything slows down on a full machine, so this cause is settled before all others; only waiting that was measured inside
 a client's limiter is taken out first, since no CPU can lift a limiter.
@@ -44,6 +49,11 @@ func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
 		return diagnose.NotAssessed("the machine's CPU was not recorded")
 	case !ok:
 		return diagnose.NotAssessed("the load lasted %.1f s; the machine's CPU is sampled once a second and judged from 3 s on", v.Plateau.Seconds())
+	case m.Share < full && v.Symptom():
+		if f, ok := bursts(v, m); ok {
+			return diagnose.Found(f)
+		}
+		return diagnose.NotThere("the machine's CPU was %.0f %% busy", 100*m.Share)
 	case m.Share < full:
 		return diagnose.NotThere("the machine's CPU was %.0f %% busy", 100*m.Share)
 	case !v.Symptom():
@@ -57,21 +67,56 @@ func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
 		return diagnose.NotThere("no stage lost time")
 	}
 	r, _ := v.Resource(diagnose.Machine, "cpu")
-	f := diagnose.Finding{
-		Class: diagnose.Capacity, Component: diagnose.Machine, Stage: lost[0].Name, Resource: "cpu",
-		Cause:   fmt.Sprintf("all %d CPUs of the machine are busy", v.Meta.Machine.CPUs),
-		Claims:  map[string]float64{},
-		Sources: 1,
-		Summary: fmt.Sprintf("The machine is at capacity: its %d CPUs are %.0f %% busy while pods wait. A pod costs %.0f ms of CPU until it runs, so about %.0f pods/s is the most; %.0f/s came up.",
-			v.Meta.Machine.CPUs, 100*m.Share, 1000*r.Demand, r.Bound, v.Done()),
-	}
+	cause := fmt.Sprintf("all %d CPUs of the machine are busy", v.Meta.Machine.CPUs)
+	summary := fmt.Sprintf("The machine is at capacity: its %d CPUs are %.0f %% busy while pods wait. A pod costs %.0f ms of CPU until it runs, so about %.0f pods/s is the most; %.0f/s came up.",
+		v.Meta.Machine.CPUs, 100*m.Share, 1000*r.Demand, r.Bound, v.Done())
 	if rest, much := v.AtRest(diagnose.Machine); much {
-		f.Summary = fmt.Sprintf("The machine is at capacity: its %d CPUs are %.0f %% busy while pods wait, and the run used %.1f of them before there was a load. Beside that a pod costs %.0f ms of CPU until it runs; %.0f/s came up.",
+		summary = fmt.Sprintf("The machine is at capacity: its %d CPUs are %.0f %% busy while pods wait, and the run used %.1f of them before there was a load. Beside that a pod costs %.0f ms of CPU until it runs; %.0f/s came up.",
 			v.Meta.Machine.CPUs, 100*m.Share, rest, 1000*r.Demand, v.Done())
 	}
+	f := finding(v, m, cause, summary)
+	f.Stage, f.Claims = lost[0].Name, map[string]float64{}
 	for _, s := range lost {
 		f.Claims[s.Name] = *s.ExcessSeconds
 	}
+	return diagnose.Found(f)
+}
+
+// bursts is the finding of a machine that is full while pods wait, and not between.
+func bursts(v *diagnose.View, m diagnose.MachineUse) (f diagnose.Finding, ok bool) {
+	spans := v.FullSpans(full)
+	claims, claimed, stage := map[string]float64{}, 0.0, ""
+	for _, s := range v.LostStages() {
+		share, ok := v.WaitedDuring(s.Name, spans)
+		if x := share * *s.ExcessSeconds; ok && x > 0 {
+			claims[s.Name] = x
+			claimed += x
+			if x > claims[stage] {
+				stage = s.Name
+			}
+		}
+	}
+	if claimed < meanwhile*v.Lost.PodSeconds {
+		return f, false
+	}
+	seconds := 0.0
+	for _, w := range spans {
+		from, to := w.Start.Sub(v.Load.Start).Seconds(), w.End.Sub(v.Load.Start).Seconds()
+		seconds += max(0, min(to, v.Span())-max(0, from))
+	}
+	r, _ := v.Resource(diagnose.Machine, "cpu")
+	f = finding(v, m, fmt.Sprintf("all %d CPUs of the machine are busy in bursts", v.Meta.Machine.CPUs),
+		fmt.Sprintf("The machine is at capacity in bursts: its %d CPUs are full for %.0f of the %.0f s, and pods lost %.0f of %.0f pod-seconds in these. A pod costs %.0f ms of CPU until it runs, so about %.0f pods/s is the most while a burst lasts.",
+			v.Meta.Machine.CPUs, seconds, v.Span(), claimed, v.Lost.PodSeconds, 1000*r.Demand, r.Bound))
+	f.Stage, f.Claims, f.Rest = stage, claims, true
+	f.Evidence = append(f.Evidence, diagnose.Evidence{Kind: "pattern", Ref: "machine: user_s + system_s", Value: seconds, Unit: "s", Text: fmt.Sprintf("in stretches of 3 s and more in which the CPUs are at least %.0f %% busy", 100*full)})
+	return f, true
+}
+
+// finding is what a full machine says, without what it claims.
+func finding(v *diagnose.View, m diagnose.MachineUse, cause, summary string) diagnose.Finding {
+	r, _ := v.Resource(diagnose.Machine, "cpu")
+	f := diagnose.Finding{Class: diagnose.Capacity, Component: diagnose.Machine, Resource: "cpu", Cause: cause, Summary: summary, Sources: 1}
 	f.Evidence = []diagnose.Evidence{
 		{Kind: "busy", Ref: "machine: user_s + system_s", Value: m.Share, Unit: "1", Text: fmt.Sprintf("%.1f of %.1f CPU-seconds busy between the first 5 %% of pods created and the last 5 %% running", m.Busy, m.Total)},
 		{Kind: "busy", Ref: "machine, pods", Value: r.Demand, Unit: "s", Text: fmt.Sprintf("%.1f ms of CPU per pod, idle consumption taken out", 1000*r.Demand)},
@@ -101,7 +146,7 @@ func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
 	}
 	f.Prediction = &diagnose.Prediction{Resource: r.Name, Rate: r.Bound * 2, Text: fmt.Sprintf("twice the CPUs: up to %.0f pods/s, unless something else binds first (computed)", 2*r.Bound)}
 	f.RefutedBy = "a run with more CPUs in which pods do not come faster"
-	return diagnose.Found(f)
+	return f
 }
 
 // elsewhere is what to do about others' processes.

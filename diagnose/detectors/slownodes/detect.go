@@ -13,6 +13,9 @@ const (
 	// the latency in seconds of the nodes' own reports.
 	idle  = 0.85
 	quick = 0.2
+	// full is the share of the CPUs from which they are full for a while, and mostly
+	// the part of the pods' waiting on which that must have fallen.
+	full, mostly = 0.9, 0.5
 	// perNode is the least number of pods on a node that show how it takes them.
 	perNode = 5
 	// beside is the part of a pod's start that may pass outside of its node where the
@@ -27,7 +30,7 @@ var Detector = diagnose.Detector{
 	Doc: `Between the binding and the report that a pod runs, the node is in charge: it pulls images, sets the network up, attaches and mounts volumes, and starts containers, a few pods at a
 time. The control plane has nothing to do meanwhile.
 
-**Evidence.** At least 30 % of the lost time is in stage start; the API server answers the nodes' reports quickly (below 0.2 s), so that they are not late for its sake; the machine is not full.
+**Evidence.** At least 30 % of the lost time is in stage start; the API server answers the nodes' reports quickly (below 0.2 s), so that they are not late for its sake; the machine is not full, and was not while at least half of their waiting passed.
 On a busy machine with simulated nodes: their requests, what watches take and threads that wait for a CPU are at most a fifth of what a pod takes to start, the API server refuses less than a fifth of what nodes ask for, and nine of ten pods come; the rest is charged.
 Where pods of one node become running one after the other, evenly spaced, and one that found the node idle took about as long, the node works on one at a time: the finding says so, and how long each takes. Where the nodes' own clocks are recorded (kubelet_image_pull_duration_seconds, kubelet_run_podsandbox_duration_seconds), pulls or sandboxes that took at least half of what pods lost are named; 0.3 s for a sandbox are usual, and count for nothing.
 
@@ -52,6 +55,9 @@ func detect(v *diagnose.View, earlier []diagnose.Finding) diagnose.Outcome {
 	busy := v.Upstream()
 	if m, ok := v.MachineCPU(v.Plateau); busy == "" && ok && m.Share >= idle {
 		busy = fmt.Sprintf("the machine's CPU is %.0f %% busy", 100*m.Share)
+	}
+	if during, ok := v.WaitedDuring(diagnose.Start, v.FullSpans(full)); busy == "" && ok && during >= mostly {
+		busy = fmt.Sprintf("the machine's CPUs are full for %.0f %% of that time", 100*during)
 	}
 	outside, known := elsewhere(v)
 	outside /= n

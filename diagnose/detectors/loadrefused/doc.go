@@ -1,0 +1,2 @@
+// Package loadrefused finds load that the API server refuses.
+package loadrefused
