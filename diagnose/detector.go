@@ -121,8 +121,8 @@ func Run(src Source, detectors []Detector) (*Diagnosis, error) {
 // settle shares the lost pod-seconds out: a pod-second is explained once.
 // Direct claims were measured at the cause and come first; where they are for more
 // than there is, each gets its part, for both causes acted. The others follow in
-// causal order and get what is left, those that claim the rest last. What then explains too little is ruled
-// out in favour of what took it.
+// causal order and get what is left, those that claim the rest last. What then
+// explains too little is ruled out in favour of what took it.
 func settle(v *View, found []Finding) (kept []Finding, dropped []Clear) {
 	left := map[string]float64{}
 	for _, s := range v.LostStages() {
