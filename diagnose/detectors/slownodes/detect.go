@@ -31,7 +31,7 @@ var Detector = diagnose.Detector{
 time. The control plane has nothing to do meanwhile.
 
 **Evidence.** At least 30 % of the lost time is in stage start; the API server answers the nodes' reports quickly (below 0.2 s), so that they are not late for its sake; the machine is not full, and was not while at least half of their waiting passed.
-On a busy machine with simulated nodes: their requests, what watches take and threads that wait for a CPU are at most a fifth of what a pod takes to start, the API server refuses less than a fifth of what nodes ask for, and nine of ten pods come; the rest is charged.
+On a busy machine with simulated nodes: their requests, what watches take and threads that wait for a CPU are at most a fifth of what a pod takes to start, the API server refuses less than a fifth of what nodes ask for, nine of ten pods come, and the nodes' own clocks say that it is they; the rest is charged.
 Where pods of one node become running one after the other, evenly spaced, and one that found the node idle took about as long, the node works on one at a time: the finding says so, and how long each takes. Where the nodes' own clocks are recorded (kubelet_image_pull_duration_seconds, kubelet_run_podsandbox_duration_seconds), pulls or sandboxes that took at least half of what pods lost are named; 0.3 s for a sandbox are usual, and count for nothing.
 
 **Contradicting.** Simulated nodes that are late against their own draw (nodes-late) are the harness' fault. A full machine or a starved API server delays watch events and reports.
@@ -119,7 +119,9 @@ func detect(v *diagnose.View, earlier []diagnose.Finding) diagnose.Outcome {
 		f.Evidence = append(f.Evidence, diagnose.Evidence{Kind: "pattern", Ref: "pods: running, by node", Value: q.each, Unit: "s", Text: fmt.Sprintf("between pods of one node that become running pass %.2f s in the median (varying by %.0f %%), on %d nodes", q.each, 100*q.cv, q.nodes)})
 		f.Advice.Text = "Let nodes start several pods at a time: parallel image pulls (serializeImagePulls: false, maxParallelImagePulls), a faster disk, a CNI plugin without a lock."
 	}
-	kubelets(v, &f, lost/n, while)
+	if slow := kubelets(v, &f, lost/n, while); busy != "" && !slow {
+		return diagnose.NotThere("pods start late, but %s, and no clock of the nodes says that it is they", busy)
+	}
 	volumes(v, &f, while)
 	return diagnose.Found(f)
 }
@@ -176,8 +178,9 @@ const most = 0.5
 const sandbox = 0.3
 
 // kubelets says what the nodes' own clocks say of pulls and sandboxes. perPod is
-// what a pod lost on its node, in seconds; while says how busy others were.
-func kubelets(v *diagnose.View, f *diagnose.Finding, perPod float64, while string) {
+// what a pod lost on its node, in seconds; while says how busy others were. slow says
+// whether one of them is the reason.
+func kubelets(v *diagnose.View, f *diagnose.Finding, perPod float64, while string) (slow bool) {
 	for _, step := range []struct {
 		metric                       string
 		usual                        float64 // seconds of a healthy node
@@ -201,8 +204,10 @@ func kubelets(v *diagnose.View, f *diagnose.Finding, perPod float64, while strin
 			f.Resource, f.Cause = "network", step.cause
 			f.Summary = fmt.Sprintf(step.summary, mean, while)
 			f.Advice.Text = step.advice
+			slow = true
 		}
 	}
+	return slow
 }
 
 // volumes says where the way of a pod's volumes takes longest.
