@@ -243,6 +243,9 @@ type Finding struct {
 	Invalidates bool `json:"-"`
 }
 
+// Behind ends a Finding.Next.
+const Behind = " It holds pods back as soon as what they wait for now is gone."
+
 // Evidence is one observed or configured value, with its place in the recording.
 type Evidence struct {
 	Kind  string  `json:"kind"` // rate, wait, busy, config, pattern, late

@@ -232,16 +232,16 @@ func (v *View) MachineCPU(w record.Window) (u MachineUse, ok bool) {
 	return u, true
 }
 
-// FullSpans are the stretches in which the machine's CPUs were at least that share busy:
-// all of 3 s that were, joined. Work that comes in bursts fills a machine that is idle
+// FullSpans are the stretches in which the machine's CPUs were full: all of 3 s that
+// were at least 90 % busy, joined. Work that comes in bursts fills a machine that is idle
 // between them, which no mean tells.
-func (v *View) FullSpans(share float64) (spans []record.Window) {
+func (v *View) FullSpans() (spans []record.Window) {
 	if !v.HasMachine || !v.Local() || v.Meta.Machine.CPUs == 0 {
 		return nil
 	}
 	to := 0
 	for _, a := range v.machine {
-		for to < len(v.machine) && v.machine[to].TimeMicros-a.TimeMicros < shortest*1e6 {
+		for to < len(v.machine) && v.machine[to].TimeMicros-a.TimeMicros < (shortest-early)*1e6 {
 			to++
 		}
 		if to == len(v.machine) {
@@ -249,7 +249,7 @@ func (v *View) FullSpans(share float64) (spans []record.Window) {
 		}
 		b := v.machine[to]
 		total := float64(b.TimeMicros-a.TimeMicros)/1e6*float64(v.Meta.Machine.CPUs) - (b.Steal - a.Steal)
-		if total <= 0 || b.User+b.System-a.User-a.System < share*total {
+		if total <= 0 || b.User+b.System-a.User-a.System < saturated*total {
 			continue
 		}
 		span := record.Window{Start: time.UnixMicro(a.TimeMicros), End: time.UnixMicro(b.TimeMicros)}

@@ -222,7 +222,7 @@ func finding(v *diagnose.View, w way, asLong bool, under, all float64) diagnose.
 	}
 	f.Direct = asLong
 	if asLong {
-		f.Next = f.Summary + " It holds pods back as soon as what they wait for now is gone."
+		f.Next = f.Summary + diagnose.Behind
 	} else {
 		f.Sources = 1 // of a queue that nobody saw
 		f.Advice.Text += " Requests that were quick say that the distance alone is not it: look for what lets few of them through at a time."

@@ -228,7 +228,7 @@ func finding(v *diagnose.View, component string, quota, u, stops float64, counte
 			f.Sources = 2
 		}
 		if u >= used && stops >= always {
-			f.Next = fmt.Sprintf("%s has no CPU to spare: it used %.0f %% of the %g that its quota allows, and was stopped in %.0f %% of the periods. It holds pods back as soon as what they wait for now is gone.", component, 100*u, quota, 100*stops)
+			f.Next = fmt.Sprintf("%s has no CPU to spare: it used %.0f %% of the %g that its quota allows, and was stopped in %.0f %% of the periods.", component, 100*u, quota, 100*stops) + diagnose.Behind
 		}
 		f.Evidence = append(f.Evidence, diagnose.Evidence{Kind: "wait", Ref: "processes: throttled_periods of " + component, Value: stops, Unit: "1", Text: fmt.Sprintf("stopped by the quota in %.0f %% of its periods", 100*stops)})
 	}

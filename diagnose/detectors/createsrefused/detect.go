@@ -117,7 +117,7 @@ func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
 		f.Summary += fmt.Sprintf(" It is %s.", cause)
 	}
 	if held {
-		f.Next = f.Summary + " It holds pods back as soon as what they wait for now is gone."
+		f.Next = f.Summary + diagnose.Behind
 	}
 	if n, ok := v.Increase(diagnose.ControllerManager, "workqueue_retries_total", diagnose.Labels{"name": queues}); ok && n > 0 {
 		f.Sources++

@@ -104,7 +104,7 @@ func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
 			f.Summary = fmt.Sprintf("Next to no read of etcd comes back to the API server within %.0f ms (it takes %.0f ms on average while %s), and etcd itself works on a request for %.1f ms: the way between them is long, and each pod goes it about ten times.", 1000*least, 1000*get, up, 1000*apply)
 		}
 	}
-	f.Next = f.Summary + " It holds pods back as soon as what they wait for now is gone."
+	f.Next = f.Summary + diagnose.Behind
 	if v.API.Slow() {
 		f.RequestSeconds = v.API.LostSeconds
 	}

@@ -20,14 +20,14 @@ then; this says who refuses.
 
 **Evidence.** At least 5 % (and ten) of the load's own requests were answered with 400, 403, 422 or 5xx. Who refuses is told as for creates-refused: by the API server's counters of webhooks, policies and admission plugins, and in the words of the answers.
 
-**Look-alikes.** creates-refused: the load's Deployment is accepted, and a controller is refused its pods, for which it asks again. 429 is priority and fairness, 409 a conflict, 404 something that is gone: none counts here. An API server that nobody reaches answers nothing.`,
+**Look-alikes.** creates-refused: the load's Deployment is accepted, and a controller is refused its pods, for which it asks again. 429 is priority and fairness, 409 a conflict, 404 something that is gone: none counts here. An API server that nobody reaches answers nothing. Where etcd is full (etcd-space) or a component ended (component-ended), 5xx are its doing. 5xx that no counter of refusals knows leave the resource unknown.`,
 	Detect: detect,
 }
 
 // operations are what admission calls the verbs of a load.
 var operations = map[string]string{"create": "CREATE", "apply": "CREATE", "scale": "UPDATE", "patch": "UPDATE", "update": "UPDATE", "delete": "DELETE"}
 
-func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
+func detect(v *diagnose.View, earlier []diagnose.Finding) diagnose.Outcome {
 	if !v.HasOperations {
 		return diagnose.NotAssessed("the load's requests: this run made none of its own")
 	}
@@ -47,6 +47,11 @@ func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
 	if counts.Refused < many || counts.Share() < share {
 		return diagnose.NotThere("%d of %d requests of the load were refused", counts.Refused, counts.All)
 	}
+	for _, f := range earlier {
+		if f.ID == "etcd-space" || f.ID == "component-ended" {
+			return diagnose.NotThere("%d of %d requests of the load were refused: %s", counts.Refused, counts.All, f.ID)
+		}
+	}
 	f := diagnose.Finding{
 		Class: diagnose.Risk, Component: diagnose.APIServer, Resource: "policy", Sources: 1,
 		Cause:   fmt.Sprintf("%d of %d requests of the load are refused with %d", counts.Refused, counts.All, counts.Code()),
@@ -54,11 +59,11 @@ func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
 		Evidence: []diagnose.Evidence{
 			{Kind: "rate", Ref: "operations: code", Value: counts.Share(), Unit: "1", Text: fmt.Sprintf("%d of %d were refused", counts.Refused, counts.All)},
 		},
-		Advice:    diagnose.Advice{Text: "Look at the webhooks, policies and quotas that the answer names."},
+		Advice:    diagnose.Advice{Text: "Look at what the answer names: a webhook, a policy, a quota, or the API server's own trouble."},
 		RefutedBy: "the same request made by hand (kubectl create --dry-run=server) that is accepted",
 	}
 	if counts.Code() >= 500 {
-		f.Resource = "webhook"
+		f.Resource = "unknown" // of an API server in trouble, unless who refuses is known
 	}
 	if missing > 0 && v.Counts.Expected > 0 {
 		f.Class, f.Stage = diagnose.Bottleneck, diagnose.Accept

@@ -13,8 +13,9 @@ import (
 const full = 0.9
 
 // meanwhile is the part of the lost time that must fall into stretches in which the
-// machine was full, where it was not full throughout.
-const meanwhile = 0.5
+// machine was full, where it was not full throughout, and surely that from which what
+// else there was matters little.
+const meanwhile, surely = 0.5, 0.8
 
 // others is the share of the busy time from which processes outside of the run
 // are named as consumers.
@@ -28,7 +29,7 @@ var Detector = diagnose.Detector{
 running (steal taken out, waiting for disks not counted), and pods lost time, the machine is at capacity. That is no fault: the
 bound is the CPUs divided by the CPU-seconds per pod (idle consumption taken out), and the finding gives it, with the largest consumers and the bound that 4, 8 and 16 cores
 would give, computed from the same demand. Where load comes in bursts the machine may be full while pods wait and idle in between: then at least half of the lost pod-seconds must fall into
-stretches of 3 s and more in which it was, and of these what nothing else explains is charged. Processes outside of the run are named where a fifth of the busy time is theirs; where pods are not held up, they are a risk.
+stretches of 3 s and more in which it was, and of these what nothing else explains is charged; below 80 % of them it is *likely* at most. Processes outside of the run are named where a fifth of the busy time is theirs; where pods are not held up, they are a risk.
 
 **Explaining-away.** Everything slows down on a full machine, so this cause is settled before all others; only waiting that was measured inside
 a client's limiter is taken out first, since no CPU can lift a limiter.
@@ -84,7 +85,7 @@ func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
 
 // bursts is the finding of a machine that is full while pods wait, and not between.
 func bursts(v *diagnose.View, m diagnose.MachineUse) (f diagnose.Finding, ok bool) {
-	spans := v.FullSpans(full)
+	spans := v.FullSpans()
 	claims, claimed, stage := map[string]float64{}, 0.0, ""
 	for _, s := range v.LostStages() {
 		share, ok := v.WaitedDuring(s.Name, spans)
@@ -109,6 +110,9 @@ func bursts(v *diagnose.View, m diagnose.MachineUse) (f diagnose.Finding, ok boo
 		fmt.Sprintf("The machine is at capacity in bursts: its %d CPUs are full for %.0f of the %.0f s, and pods lost %.0f of %.0f pod-seconds in these. A pod costs %.0f ms of CPU until it runs, so about %.0f pods/s is the most while a burst lasts.",
 			v.Meta.Machine.CPUs, seconds, v.Span(), claimed, v.Lost.PodSeconds, 1000*r.Demand, r.Bound))
 	f.Stage, f.Claims, f.Rest = stage, claims, true
+	if claimed < surely*v.Lost.PodSeconds {
+		f.Sources = 1
+	}
 	f.Evidence = append(f.Evidence, diagnose.Evidence{Kind: "pattern", Ref: "machine: user_s + system_s", Value: seconds, Unit: "s", Text: fmt.Sprintf("in stretches of 3 s and more in which the CPUs are at least %.0f %% busy", 100*full)})
 	return f, true
 }

@@ -77,7 +77,7 @@ func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
 		RefutedBy: "a run with a larger quota in which pods do not come faster",
 	}
 	if most >= always {
-		f.Next = fmt.Sprintf("The control plane has no CPU to spare: a CPU quota stops %s in %.0f %% of its periods. It holds pods back as soon as what they wait for now is gone.", strings.Join(names, ", "), 100*most)
+		f.Next = fmt.Sprintf("The control plane has no CPU to spare: a CPU quota stops %s in %.0f %% of its periods.", strings.Join(names, ", "), 100*most) + diagnose.Behind
 	}
 	if q := v.Meta.Cluster.CPU; q > 0 {
 		lift := q * 4

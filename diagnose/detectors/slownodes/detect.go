@@ -13,9 +13,9 @@ const (
 	// the latency in seconds of the nodes' own reports.
 	idle  = 0.85
 	quick = 0.2
-	// full is the share of the CPUs from which they are full for a while, and mostly
-	// the part of the pods' waiting on which that must have fallen.
-	full, mostly = 0.9, 0.5
+	// mostly is the part of the pods' waiting on which stretches must have fallen in which
+	// the machine was full, where it was not on average.
+	mostly = 0.5
 	// perNode is the least number of pods on a node that show how it takes them.
 	perNode = 5
 	// beside is the part of a pod's start that may pass outside of its node where the
@@ -56,7 +56,7 @@ func detect(v *diagnose.View, earlier []diagnose.Finding) diagnose.Outcome {
 	if m, ok := v.MachineCPU(v.Plateau); busy == "" && ok && m.Share >= idle {
 		busy = fmt.Sprintf("the machine's CPU is %.0f %% busy", 100*m.Share)
 	}
-	if during, ok := v.WaitedDuring(diagnose.Start, v.FullSpans(full)); busy == "" && ok && during >= mostly {
+	if during, ok := v.WaitedDuring(diagnose.Start, v.FullSpans()); busy == "" && ok && during >= mostly {
 		busy = fmt.Sprintf("the machine's CPUs are full for %.0f %% of that time", 100*during)
 	}
 	outside, known := elsewhere(v)
