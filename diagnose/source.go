@@ -138,6 +138,8 @@ var Metrics = []string{
 	"kubelet_run_podsandbox_duration_seconds_sum",
 	"node_collector_unhealthy_nodes_in_zone",
 	"node_collector_zone_size",
+	"process_max_fds",
+	"process_open_fds",
 	"rest_client_rate_limiter_duration_seconds_sum",
 	"rest_client_request_duration_seconds_bucket",
 	"rest_client_request_duration_seconds_count",

@@ -68,6 +68,9 @@ type View struct {
 	// its own work. Then Load is the whole time that was watched, and a pod
 	// that is under way at its end is no fault.
 	Observed bool
+	// Unbegun says that the run failed before anything was asked for. Then Load is all
+	// of the run.
+	Unbegun bool
 	// EndsBound says that a pod's way ends when it is bound: the nodes are
 	// objects that were seeded, and nobody starts pods on them.
 	EndsBound bool
@@ -317,6 +320,9 @@ func (v *View) setWindows(steady record.Window, hasSteady bool) {
 	}
 	if start == 0 || v.Observed && hasSteady {
 		v.Load = steady
+	}
+	if n := len(v.Meta.Phases); start == 0 && !hasSteady && v.Meta.Status == record.StatusFailed && n > 0 {
+		v.Unbegun, v.Load = true, record.Window{Start: v.Meta.Phases[0].Start, End: v.Meta.Phases[n-1].End}
 	}
 	v.Plateau = v.Load
 	if len(created) >= 20 && len(running) >= 20 {

@@ -24,6 +24,14 @@ var Rules = []Rule{
 		Quiet:   []Line{{Series: `etcd_mvcc_db_total_size_in_bytes{job="kube-etcd"}`, Level: 9e8}, {Series: `etcd_server_quota_backend_bytes{job="kube-etcd"}`, Level: 2147483648}},
 	},
 	{
+		Alert: "NoMoreOpenFiles", Detector: "open-files", Severity: Warning, Component: "control plane",
+		Expr:    `max by (job, instance) (process_open_fds) / max by (job, instance) (process_max_fds) >= 0.95`,
+		Summary: "{{ $labels.job }} has {{ $value | humanizePercentage }} of the files and connections open that it may; at 100 % nobody new can connect to it",
+		Look:    "LimitNOFILE of its unit (ulimit -n of its shell), and who holds so many connections: ss -tnp.",
+		Fires:   []Line{{Series: `process_open_fds{job="apiserver"}`, Level: 128}, {Series: `process_max_fds{job="apiserver"}`, Level: 130}},
+		Quiet:   []Line{{Series: `process_open_fds{job="apiserver"}`, Level: 100}, {Series: `process_max_fds{job="apiserver"}`, Level: 130}},
+	},
+	{
 		Alert: "LargeObjectsAreWritten", Detector: "large-objects", Severity: Info, Component: "kube-apiserver",
 		Expr: `sum by (job, resource) (rate(apiserver_request_body_size_bytes_sum[W]))
   / sum by (job, resource) (rate(apiserver_request_body_size_bytes_count[W])) >= 32000

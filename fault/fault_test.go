@@ -20,7 +20,7 @@ import (
 var update = flag.Bool("update", false, "rewrite docs/faults.md")
 
 // The words that a diagnosis has for resources.
-var resources = strings.Fields("cpu gc memory disk network client-limit workers loop apf webhook policy lock watch cache backoff quota unknown")
+var resources = strings.Fields("cpu gc memory files disk network client-limit workers loop apf webhook policy lock watch cache backoff quota unknown")
 
 func TestCatalogue(t *testing.T) {
 	names := map[string]bool{}

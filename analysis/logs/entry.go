@@ -41,7 +41,7 @@ type Field struct{ Key, Value string }
 type Entry struct {
 	Component string
 	Format    Format
-	Time      time.Time // zero unknown
+	Time      time.Time // zero unknown; a line of an HTTP server has that of the one before
 	Severity  byte      // D, I, W, E, F; 0 unknown
 	Source    string    // file:line
 	Message   string
@@ -147,7 +147,8 @@ type reader struct {
 	text    []byte // the first line
 	more    []byte
 	rest    []byte // of a klog line: the message and its pairs
-	crashed bool   // after a panic, until the next header: all is its stack
+	last    time.Time
+	crashed bool // after a panic, until the next header: all is its stack
 }
 
 func (r *reader) line(b []byte) error {
@@ -174,7 +175,9 @@ func (r *reader) line(b []byte) error {
 		return nil
 	}
 	crash := bytes.HasPrefix(b, []byte("panic: ")) || bytes.HasPrefix(b, []byte("fatal error: ")) || bytes.HasPrefix(b, []byte("runtime: out of memory"))
-	own := bytes.HasPrefix(b, []byte("kubedyno: log cut here"))
+	// Go's HTTP server writes this line past the component's logger, many times over.
+	server := bytes.HasPrefix(b, []byte("http: Accept error"))
+	own := server || bytes.HasPrefix(b, []byte("kubedyno: log cut here"))
 	if r.pending && !crash && !own && (r.entry.Format == FormatKlog || r.crashed) {
 		if len(r.more) < maxMore {
 			r.more = append(append(r.more, b[:min(len(b), maxMore-len(r.more))]...), '\n')
@@ -186,6 +189,9 @@ func (r *reader) line(b []byte) error {
 	}
 	r.begin(FormatPlain, b)
 	r.entry.Message = string(b)
+	if server {
+		r.entry.Time = r.last
+	}
 	if crash {
 		r.crashed = true
 		r.entry.Severity = 'F'
@@ -229,6 +235,7 @@ func (r *reader) flush() error {
 	e.More = string(r.more)
 	r.stats.Entries++
 	if !e.Time.IsZero() {
+		r.last = e.Time
 		if r.stats.First.IsZero() || e.Time.Before(r.stats.First) {
 			r.stats.First = e.Time
 		}

@@ -44,6 +44,7 @@ type KindOf struct {
 var Kinds = []KindOf{
 	{"panic", "a panic, a fatal error or a message of severity F", false, false},
 	{"oom", "memory ran out", false, false},
+	{"files-out", "a process has as many files open as it may", false, false},
 	{"slow-request", "a request or scheduling cycle over its threshold, as a trace", true, true},
 	{"client-throttled", "waited for the client's own rate limit before sending", true, true},
 	{"retry-wait", "waited before a retry, as the server asked", true, true},
@@ -117,6 +118,8 @@ func (e *Entry) classify(ev *Event) bool {
 	switch {
 	case strings.HasPrefix(msg, "runtime: out of memory"), has("Out of memory: Kill"), has("oom-kill"), has("OOMKilled"), has("cannot allocate memory"):
 		return is("oom")
+	case has("too many open files"), strings.Contains(e.Field("err")+e.Field("error"), "too many open files"):
+		return is("files-out")
 	case e.Severity == 'F', has("Observed a panic"), has("apiserver panic'd"), strings.HasPrefix(msg, "panic: "), strings.HasPrefix(msg, "fatal error: "):
 		return is("panic")
 	}

@@ -133,6 +133,8 @@ func TestKinds(t *testing.T) {
 			`slow-request 0.812000 1 POST "Create n pods /api/v1/namespaces/n/pods" [Create etcd3 500ms nested][Txn call succeeded 490ms][Write to database call succeeded 300ms]`},
 		// client-go tools/leaderelection/leaderelection.go:272,304,454,497
 		{"lease lost", head + `"Failed to renew lease" lock="kube-system/kube-scheduler" err="context deadline exceeded"`, `lease-lost -1.000000 1  "kube-system/kube-scheduler"`},
+		{"no more files, in plain text", `http: Accept error: accept tcp 127.0.0.1:6443: accept4: too many open files; retrying in 5ms`, `files-out -1.000000 1  ""`},
+		{"no more files", head + `"Failed to watch" err="dial tcp 127.0.0.1:6443: socket: too many open files"`, `files-out -1.000000 1  ""`},
 		{"lease slow", head + `"Failed to update lease optimistically, falling back to slow path" lock="kube-system/x" err="y"`, `lease-slow -1.000000 1  "kube-system/x"`},
 		{"lease", head + `"Successfully acquired lease" lock="kube-system/x"`, `lease-acquired -1.000000 1  "kube-system/x"`},
 		// kubernetes cmd/kube-controller-manager/app/controllermanager.go:413
@@ -281,6 +283,27 @@ func TestEntries(t *testing.T) {
 	}
 	if stats.Lines != 9 || stats.Bytes != int64(len(in)) {
 		t.Errorf("%+v", stats)
+	}
+}
+
+// A server's complaints have no time, and are not the rest of whatever entry is before them.
+func TestServerLines(t *testing.T) {
+	const complaint = "http: Accept error: accept tcp 127.0.0.1:6443: accept4: too many open files; retrying in 5ms\n"
+	rec := recording(t, map[string]string{"a": complaint + "I1121 09:10:20.500000 1 a.go:1] x\n" + complaint + complaint + "I1121 09:10:30.500000 1 a.go:1] y\n" + complaint})
+	for _, c := range []struct {
+		w    record.Window
+		want int64
+	}{
+		{record.Window{}, 4},
+		{record.Window{Start: started.Add(5 * time.Second), End: started.Add(15 * time.Second)}, 2},
+	} {
+		a, err := Analyze(rec, Options{Window: c.w})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(a.Kinds) != 1 || a.Kinds[0].KindOf.Kind != "files-out" || a.Kinds[0].Count != c.want {
+			t.Errorf("%v: %+v", c.w, a.Kinds)
+		}
 	}
 }
 

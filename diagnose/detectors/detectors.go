@@ -50,6 +50,7 @@ import (
 	"github.com/kubedyno/kubedyno/diagnose/detectors/nodesgivenup"
 	"github.com/kubedyno/kubedyno/diagnose/detectors/nodeslate"
 	"github.com/kubedyno/kubedyno/diagnose/detectors/nodesrefused"
+	"github.com/kubedyno/kubedyno/diagnose/detectors/openfiles"
 	"github.com/kubedyno/kubedyno/diagnose/detectors/orderedpods"
 	"github.com/kubedyno/kubedyno/diagnose/detectors/pacedclient"
 	"github.com/kubedyno/kubedyno/diagnose/detectors/periodicjob"
@@ -88,6 +89,7 @@ var All = []diagnose.Detector{
 	standstill.Detector,
 	ended.Detector,
 	etcdspace.Detector,
+	openfiles.Detector,
 	garbagecollection.Detector,
 	conflicts.Detector,
 	liststorm.Detector,

@@ -14,7 +14,9 @@ var Detector = diagnose.Detector{
 
 **Evidence.** The kernel told of the end of the component's process during the load, with its exit status, and where the run ended for it, the run's own reason is the second source. What ended within a second after it in such a run is the run's doing. One that was killed comes before what held pods up until then; one that ended by itself may have ended for that.
 
-**Look-alikes.** standstill: the process is there and does nothing. A lost lease: the process ends by itself, with exit status 1, and its log says so.`,
+Where its log says that it could not renew its lease, that is why: the controller manager and the scheduler give up all they do then, so that no two lead. The lease itself is no cause: what held up its renewal is.
+
+**Look-alikes.** standstill: the process is there and does nothing.`,
 	Detect: detect,
 }
 
@@ -66,6 +68,13 @@ func finding(v *diagnose.View, e diagnose.End) diagnose.Finding {
 		},
 		Advice:    diagnose.Advice{Text: look + " In production run it twice, so that another takes over (leader election)."},
 		RefutedBy: "samples of the same process from later on",
+	}
+	if lost, _ := v.Log(e.Component, "lease-lost"); lost.Count > 0 && e.ExitCode <= signals && e.ExitCode != 0 {
+		f.Cause = fmt.Sprintf("%s ended: it could not renew its lease", e.Component)
+		f.Summary = fmt.Sprintf("%s ended %.1f s after the load began (%s): it could not renew its lease in time, and who does not lead must not work.", e.Component, at, how)
+		f.Evidence = append(f.Evidence, diagnose.Evidence{Kind: "pattern", Ref: "logs: lease-lost of " + e.Component, Value: float64(lost.Count), Unit: "lines", Text: "the last: " + lost.Last.Detail})
+		f.Advice.Text = "Find what holds up or refuses the update of its lease (coordination.k8s.io, in kube-system): a webhook or policy that matches leases (leave kube-system out of them), the API server's queues, etcd, or its own want of CPU. Longer leases (--leader-elect-renew-deadline) only bridge it."
+		f.RefutedBy = "updates of its lease that were answered in time up to then"
 	}
 	if e.EndedRun {
 		f.Sources++
