@@ -96,7 +96,11 @@ type Part struct {
 // IncreaseBy is Increase for each value of a label, the largest first; what did
 // not grow is left out. ok is false where the counters were not recorded.
 func (v *View) IncreaseBy(component, metric, label string, match Labels) ([]Part, bool) {
-	w := v.metricWindow()
+	return v.GrowthBy(component, metric, label, match, v.metricWindow())
+}
+
+// GrowthBy is IncreaseBy in another window.
+func (v *View) GrowthBy(component, metric, label string, match Labels, w record.Window) ([]Part, bool) {
 	sums := map[string]float64{}
 	for _, s := range v.points(component, metric, match, before(w)) {
 		sums[s.Labels[label]] += grown(s.Points, w.Start, w.End)

@@ -2,8 +2,10 @@ package ended
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/kubedyno/kubedyno/diagnose"
+	"github.com/kubedyno/kubedyno/record"
 )
 
 // Detector finds the cause.
@@ -14,7 +16,8 @@ var Detector = diagnose.Detector{
 
 **Evidence.** The kernel told of the end of the component's process during the load, with its exit status, and where the run ended for it, the run's own reason is the second source. What ended within a second after it in such a run is the run's doing. One that was killed comes before what held pods up until then; one that ended by itself may have ended for that.
 
-Where its log says that it could not renew its lease, that is why: the controller manager and the scheduler give up all they do then, so that no two lead. The lease itself is no cause: what held up its renewal is.
+Where its log says that it could not renew its lease, that is why: the controller manager and the scheduler give up all they do then, so that no two lead. The lease itself is no cause: what held up its renewal is. Leases are
+renewed before there is a load, so that all of the run is searched for an admission webhook that takes a second and more of updates, or refuses them; whether leases are what it is asked about, its rules say.
 
 **Look-alikes.** standstill: the process is there and does nothing.`,
 	Detect: detect,
@@ -72,9 +75,10 @@ func finding(v *diagnose.View, e diagnose.End) diagnose.Finding {
 	if lost, _ := v.Log(e.Component, "lease-lost"); lost.Count > 0 && e.ExitCode <= signals && e.ExitCode != 0 {
 		f.Cause = fmt.Sprintf("%s ended: it could not renew its lease", e.Component)
 		f.Summary = fmt.Sprintf("%s ended %.1f s after the load began (%s): it could not renew its lease in time, and who does not lead must not work.", e.Component, at, how)
-		f.Evidence = append(f.Evidence, diagnose.Evidence{Kind: "pattern", Ref: "logs: lease-lost of " + e.Component, Value: float64(lost.Count), Unit: "lines", Text: "the last: " + lost.Last.Detail})
+		f.Evidence = append(f.Evidence, diagnose.Evidence{Kind: "pattern", Ref: "logs: lease-lost of " + e.Component, Value: float64(lost.Count), Unit: "lines", Text: "its log, the last line of them: " + lost.Last.Detail})
 		f.Advice.Text = "Find what holds up or refuses the update of its lease (coordination.k8s.io, in kube-system): a webhook or policy that matches leases (leave kube-system out of them), the API server's queues, etcd, or its own want of CPU. Longer leases (--leader-elect-renew-deadline) only bridge it."
 		f.RefutedBy = "updates of its lease that were answered in time up to then"
+		blame(v, &f)
 	}
 	if e.EndedRun {
 		f.Sources++
@@ -85,4 +89,48 @@ func finding(v *diagnose.View, e diagnose.End) diagnose.Finding {
 		f.Evidence = append(f.Evidence, diagnose.Evidence{Kind: "pattern", Ref: "recording.json: endReason", Text: "the run ended for that reason"})
 	}
 	return f
+}
+
+const (
+	histogram = "apiserver_admission_webhook_admission_duration_seconds"
+	// long is what a webhook must take of each update, in seconds, or share what part of
+	// them it must refuse, to be what a lease waits for.
+	long, share = 1.0, 0.5
+)
+
+// blame names the webhook that updates wait for, if there is one.
+func blame(v *diagnose.View, f *diagnose.Finding) {
+	all := record.Window{Start: v.Meta.Started, End: v.Meta.Ended}
+	names, _ := v.GrowthBy(diagnose.APIServer, histogram+"_count", "name", diagnose.Labels{"operation": "UPDATE"}, all)
+	worst, said := 0.0, f.Summary
+	for _, n := range names {
+		match := diagnose.Labels{"operation": "UPDATE", "name": n.Label}
+		seconds, ok := v.Growth(diagnose.APIServer, histogram+"_sum", match, all)
+		if !ok || n.Value <= 0 {
+			continue
+		}
+		match["rejected"] = "true"
+		refused, _ := v.Growth(diagnose.APIServer, histogram+"_count", match, all)
+		mean := seconds / n.Value
+		if mean < long && refused < share*n.Value || mean <= worst {
+			continue
+		}
+		worst = mean
+		text := fmt.Sprintf("the admission webhook %s takes %s of each update that it is asked about", n.Label, took(mean))
+		if refused > 0 {
+			text += fmt.Sprintf(", and refused, or failed, %.0f of %.0f", refused, n.Value)
+		}
+		f.Resource, f.Sources = "webhook", 2
+		f.Summary = fmt.Sprintf("%s: %s.", strings.TrimSuffix(said, "."), text)
+		f.Cause = fmt.Sprintf("%s ended: it could not renew its lease, and webhook %s holds up updates", f.Component, n.Label)
+		f.Advice.Text = fmt.Sprintf("Look whether the rules of webhook %s match leases (coordination.k8s.io): leave those, and kube-system, out of them; no webhook should stand between a leader and its lease. A shorter timeoutSeconds bounds the damage.", n.Label)
+		f.Evidence = append(f.Evidence, diagnose.Evidence{Kind: "wait", Ref: fmt.Sprintf(`%s{name="%s",operation="UPDATE"}`, histogram, n.Label), Value: mean, Unit: "s", Text: "in all of the run: " + text})
+	}
+}
+
+func took(seconds float64) string {
+	if seconds < 1 {
+		return fmt.Sprintf("%.0f ms", 1000*seconds)
+	}
+	return fmt.Sprintf("%.1f s", seconds)
 }

@@ -76,7 +76,7 @@ func finding(v *diagnose.View, name string, lines diagnose.Logged, share, has, m
 	}
 	if lines.Count >= many {
 		f.Sources++
-		f.Evidence = append(f.Evidence, diagnose.Evidence{Kind: "pattern", Ref: "logs: " + refusals + " of " + name, Value: float64(lines.Count), Unit: "lines", Text: "the last: " + lines.Last.Detail})
+		f.Evidence = append(f.Evidence, diagnose.Evidence{Kind: "pattern", Ref: "logs: " + refusals + " of " + name, Value: float64(lines.Count), Unit: "lines", Text: "its log, the last line of them: " + lines.Last.Detail})
 		f.Summary += fmt.Sprintf(", and was told so %d times", lines.Count)
 	}
 	if v.Unbegun && lines.Count >= many {
