@@ -174,6 +174,9 @@ func settle(v *View, found []Finding) (kept []Finding, dropped []Clear) {
 		}
 		if f.Suffered == "" && !f.free() {
 			f.Suffered, _ = v.Suffers()
+			if f.Suffered == "" && v.Felt() {
+				f.Suffered = v.lost()
+			}
 		}
 	}
 	for _, f := range found {

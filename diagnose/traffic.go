@@ -412,11 +412,7 @@ func (v *View) service() Service {
 // that took long. ok is false where nothing did.
 func (v *View) Suffers() (text string, ok bool) {
 	if v.Symptom() {
-		stage := ""
-		if lost := v.LostStages(); len(lost) > 0 {
-			stage = ", most of it in stage " + lost[0].Name
-		}
-		text = fmt.Sprintf("pods lost %.0f of %.0f pod-seconds%s", v.Lost.PodSeconds, v.Lost.TotalPodSeconds, stage)
+		text = v.lost()
 	}
 	if v.API.Slow() {
 		if text != "" {
@@ -425,4 +421,13 @@ func (v *View) Suffers() (text string, ok bool) {
 		text += v.API.String()
 	}
 	return text, text != ""
+}
+
+// lost says in words how long pods waited.
+func (v *View) lost() string {
+	stage := ""
+	if lost := v.LostStages(); len(lost) > 0 {
+		stage = ", most of it in stage " + lost[0].Name
+	}
+	return fmt.Sprintf("pods lost %.0f of %.0f pod-seconds%s", v.Lost.PodSeconds, v.Lost.TotalPodSeconds, stage)
 }

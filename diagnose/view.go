@@ -577,12 +577,20 @@ func (v *View) Symptom() bool {
 	return v.Lost.PodSeconds >= symptomShare*v.Lost.TotalPodSeconds && v.Lost.PodSeconds/n >= symptomMean
 }
 
+// Felt is Symptom where a counter says that a component was stopped: then less waiting
+// is no accident.
+func (v *View) Felt() bool {
+	n := float64(max(1, v.Counts.Seen))
+	return v.Lost.PodSeconds >= symptomShare*v.Lost.TotalPodSeconds && v.Lost.PodSeconds/n >= feltMean
+}
+
 // The symptom gate. A stage share of 10 % is the floor of research/faults.md
 // 3.5; half a second a pod on average is below what a user notices in a pod
 // start and above the jitter of a busy two-core machine.
 const (
 	symptomShare = 0.10
 	symptomMean  = 0.5
+	feltMean     = 0.2
 )
 
 // Component is the configuration of the first process of that name.

@@ -177,6 +177,9 @@ func detect(v *diagnose.View, earlier []diagnose.Finding) diagnose.Outcome {
 	if len(set) > 0 {
 		f.Sources = 2
 		f.Advice = diagnose.Advice{Set: set, Text: fmt.Sprintf("Raise --max-requests-inflight and --max-mutating-requests-inflight from %d together to the defaults, %d and %d. The price: more requests in progress at a time, which takes memory, and CPU that must be there.", total, inflight, mutating)}
+		if !slices.Contains(levelsByDefault, worst) {
+			f.Advice.Text += fmt.Sprintf(" Priority level %s, in which most of it is, is somebody's own: its nominalConcurrencyShares say what part of them it gets.", worst)
+		}
 		f.Evidence = append(f.Evidence, diagnose.Evidence{Kind: "config", Ref: "kube-apiserver --max-requests-inflight, --max-mutating-requests-inflight", Value: float64(total), Unit: "requests", Text: "may be in progress at a time, by the flags"})
 	} else {
 		f.Advice.Text = fmt.Sprintf("Find who fills priority level %s (kubedyno requests), give that client a FlowSchema and a level of its own, or raise nominalConcurrencyShares of the level. The price: shares are taken from the other levels.", worst)

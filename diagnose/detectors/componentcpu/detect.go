@@ -88,11 +88,12 @@ func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
 			why += fmt.Sprintf("; %s used %.0f %% of its %g CPU", c.Name, 100*u, limit)
 			continue
 		}
-		if !v.Symptom() && counted && u >= used && stops >= stopped {
+		stopsIt := counted && u >= used && stops >= stopped
+		if stopsIt && !v.Felt() {
 			found, weights = append(found, risk(c.Name, limit, u, stops)), append(weights, stops)
 			continue
 		}
-		if !v.Symptom() {
+		if !stopsIt && !v.Symptom() {
 			why += fmt.Sprintf("; %s used %.0f %% of its %g CPU, but pods were not held up", c.Name, 100*u, limit)
 			continue
 		}

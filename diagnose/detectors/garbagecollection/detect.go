@@ -133,6 +133,7 @@ func finding(v *diagnose.View, component string, used, gc, perSecond float64, re
 			all = m.Busy
 		}
 	}
+	f.Next = f.Summary + diagnose.Behind
 	f.Class, f.Consumes, f.Claims = diagnose.Bottleneck, true, map[string]float64{}
 	for i, s := range v.LostStages() {
 		if i == 0 {

@@ -27,7 +27,7 @@ Where several were stopped in the same periods they share one.
 
 **Prediction.** What the group used is what it may use; divided by the pods, that is what each costs, and the quota divided by that is the most.
 
-**Risk.** A quota that stops them in at least 90 % of the periods while pods wait for something else, as for a client's limit, is named as what comes next.
+**Risk.** A quota that stops them in at least half of the periods is named where nobody waits for it yet (pods lost less than 0.2 s each); so is one that stops them in at least 90 % while pods wait for something else, as for a client's limit: it comes next.
 
 **Look-alikes.** component-cpu (the quota is the component's own and known); machine-cpu (the CPUs are full, nobody is stopped); a slow disk or a long way to etcd: syncs and round trips
 take long here too, since what waits for them is stopped, and are explained away.`,
@@ -52,12 +52,10 @@ func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
 		return diagnose.NotAssessed("how often cgroups stopped the components")
 	case len(names) == 0:
 		return diagnose.NotThere("no component was stopped by a quota that is not its own")
-	case !v.Symptom():
-		return diagnose.NotThere("%s were stopped by a quota, but pods were not held up", strings.Join(names, ", "))
 	}
 	lost := v.LostStages()
-	if len(lost) == 0 || v.Plateau.Seconds() <= 0 {
-		return diagnose.NotThere("no stage lost time")
+	if v.Plateau.Seconds() <= 0 {
+		return diagnose.NotAssessed("a plateau: too few pods came")
 	}
 	used := cpu / v.Plateau.Seconds()
 	component, whose := diagnose.Machine, fmt.Sprintf("%d components together", len(names))
@@ -65,7 +63,7 @@ func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
 		component, whose = names[0], names[0]
 	}
 	f := diagnose.Finding{
-		Class: diagnose.Capacity, Component: component, Stage: lost[0].Name, Resource: "cpu", Sources: 2,
+		Class: diagnose.Capacity, Component: component, Resource: "cpu", Sources: 2,
 		Cause:   fmt.Sprintf("a CPU quota holds %s to %.2g CPUs", whose, used),
 		Summary: fmt.Sprintf("The control plane is at capacity: a CPU quota stops %s in %.0f %% of its periods, so that %s had %.2f CPUs while pods waited.", strings.Join(names, ", "), 100*most, map[bool]string{true: "it", false: "they"}[len(names) == 1], used),
 		Claims:  map[string]float64{},
@@ -75,9 +73,6 @@ func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
 		},
 		Advice:    diagnose.Advice{Text: "Raise the quota of the group that holds these processes (container limit, slice, VM size), or ask for fewer pods at a time."},
 		RefutedBy: "a run with a larger quota in which pods do not come faster",
-	}
-	if most >= always {
-		f.Next = fmt.Sprintf("The control plane has no CPU to spare: a CPU quota stops %s in %.0f %% of its periods.", strings.Join(names, ", "), 100*most) + diagnose.Behind
 	}
 	if q := v.Meta.Cluster.CPU; q > 0 {
 		lift := q * 4
@@ -89,6 +84,16 @@ func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
 	}
 	if m, ok := v.MachineCPU(v.Plateau); ok {
 		f.Evidence = append(f.Evidence, diagnose.Evidence{Kind: "busy", Ref: "machine", Value: m.Share, Unit: "1", Text: fmt.Sprintf("the machine's CPU was %.0f %% busy", 100*m.Share)})
+	}
+	spare := fmt.Sprintf("The control plane has no CPU to spare: a CPU quota stops %s in %.0f %% of its periods.", strings.Join(names, ", "), 100*most)
+	if !v.Felt() || len(lost) == 0 {
+		f.Class, f.Claims = diagnose.Risk, nil
+		f.Summary = spare + " Pods were not held up by it yet."
+		return diagnose.Found(f)
+	}
+	f.Stage = lost[0].Name
+	if most >= always {
+		f.Next = spare + diagnose.Behind
 	}
 	for _, s := range lost {
 		f.Claims[s.Name] = *s.ExcessSeconds

@@ -20,6 +20,9 @@ const (
 	silent = 0.5
 	// fewest calls tell that nobody answers.
 	fewest = 10
+	// next is the least mean, in seconds, of one that is worth naming behind what pods
+	// wait for now.
+	next = 0.1
 	// about is how far the requests that waited may be from its calls in number.
 	about = 0.1
 )
@@ -32,7 +35,7 @@ var Detector = diagnose.Detector{
 creates objects one by one, or a few at a time, creates so many fewer.
 
 **Evidence.** A webhook's mean time (apiserver_admission_webhook_admission_duration_seconds) is at least 10 ms and 10 % of what the requests of its operation took by the audit log, which is the second source. Pods that wait
-to be accepted, created, bound or reported are charged with its part of those requests; so are those whose controllers' workers, half of them and more, wait in it with other requests (the status of a Deployment, say), while objects queue for one. Where nothing suffers, one of 50 ms and more is a risk.
+to be accepted, created, bound or reported are charged with its part of those requests; so are those whose controllers' workers, half of them and more, wait in it with other requests (the status of a Deployment, say), while objects queue for one. Where nothing suffers, one of 50 ms and more is a risk; so is one of 100 ms and more behind something else that holds pods back: it comes next.
 
 Where at least half of the calls failed (apiserver_admission_webhook_fail_open_count, and _rejection_count with error_type calling_webhook_error), the finding says so: what they took is the time limit. Where calls fail at once and objects pass unseen, that is a risk which nobody feels (where they are refused, creates-refused tells).
 
@@ -143,7 +146,11 @@ func together(v *diagnose.View, name string, slow []operation, u unanswered) dia
 	}
 	f.RequestSeconds = min(f.RequestSeconds, v.API.LostSeconds)
 	f.Cause = fmt.Sprintf("webhook %s takes %s", name, strings.Join(takes, " and "))
-	f.Summary = fmt.Sprintf("E%s for the admission webhook %s (%s)%s", strings.Join(waits, " and ")[1:], name, strings.Join(numbers, ", "), layer.Outcome(&f))
+	says := fmt.Sprintf("E%s for the admission webhook %s (%s)", strings.Join(waits, " and ")[1:], name, strings.Join(numbers, ", "))
+	f.Summary = says + layer.Outcome(&f)
+	if f.Class == diagnose.Bottleneck && slow[0].layer.Mean >= next {
+		f.Next = says + "." + diagnose.Behind
+	}
 	if u.share >= silent {
 		f.Summary += " " + u.text()
 		f.Evidence = append(f.Evidence, diagnose.Evidence{Kind: "rate", Ref: fmt.Sprintf(`%s{name="%s"}, %s{name="%s",error_type="calling_webhook_error"}`, failOpen, name, rejection, name), Value: u.open + u.refused, Unit: "calls", Text: "failed: no answer, or none that can be used"})
