@@ -1,9 +1,16 @@
 package controllerlimit
 
 import (
+	"strings"
+
 	"github.com/kubedyno/kubedyno/diagnose"
 	"github.com/kubedyno/kubedyno/diagnose/detectors/internal/clientlimit"
+	"github.com/kubedyno/kubedyno/diagnose/detectors/internal/refusal"
 )
+
+// spent is the part of the pods that a controller creates in vain from which its limit is
+// not what pods wait for: most of what it allows is spent on refusals.
+const spent = 0.5
 
 // Detector finds the cause.
 var Detector = diagnose.Detector{
@@ -24,6 +31,8 @@ answers to one batch before it sends the next (slow admission), or for its next 
 
 **Without** the audit log the pods' creation times stand in; without flags a metronome (gaps vary by less than 0.5) is enough for
 *possible*, with the limiter's counter for more.
+
+**Contradicting.** At least half of the pods that it asks for are refused (creates-refused): then its limit is spent on these, and is a risk: it comes next.
 
 **Look-alikes.** Slow start of a ReplicaSet (1, 2, 4, … doubles instead of staying flat); too few workers (no wait in the limiter); a starved API server
 (rate below the limit, something is full); a generator that paces the load (stage submit, or no waiting at all); runs of fewer than 30 requests beyond the burst.`,
@@ -55,7 +64,25 @@ func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
 			}
 		}
 	}
-	return clientlimit.Assess(v, c)
+	out := clientlimit.Assess(v, c)
+	if made := asked(v); made.Share() >= spent {
+		for i := range out.Found {
+			f := &out.Found[i]
+			f.Class, f.Claims = diagnose.Risk, nil
+			f.Summary = "There is a " + f.Cause + "." + diagnose.Behind
+		}
+	}
+	return out
+}
+
+// asked are the pods that controllers asked for.
+func asked(v *diagnose.View) (made refusal.Count) {
+	for _, t := range v.TalksOf(func(t *diagnose.Talk) bool {
+		return t.Verb == "create" && t.Resource == "pods" && strings.HasPrefix(t.Agent, diagnose.ControllerManager)
+	}) {
+		made.Add(t.Count, t.Codes)
+	}
+	return made
 }
 
 func allBare(v *diagnose.View) bool {

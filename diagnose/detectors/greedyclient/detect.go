@@ -21,6 +21,9 @@ const (
 	// heavy, longer and few: likewise one whose requests are few, take so large a
 	// part of the time of all, and each so many times as long as those of others.
 	heavy, longer, few = 0.50, 3.0, 2.0
+	// mostly is the part of a client's requests from which another finding about them
+	// says what there is to say of it.
+	mostly = 0.5
 	// fewest requests of others tell how long one usually takes.
 	fewest = 20
 	// written is the share of a client's requests from which its most frequent write
@@ -49,7 +52,7 @@ What they cost is the time that the API server worked on them, as a part of its 
 
 Whoever deletes a namespace a second and more answers for what that makes the namespace controller do: to empty one it lists and deletes each kind of object that there is (18 to 33 requests a namespace were seen in the lab, n=2 runs).
 
-**Look-alikes.** Every detector that knows what is wrong with the requests comes before: list-storm, uncached-reads, event-flood, conflict-storm, lock-herd, heartbeat-churn, tug-of-war, connection-churn, large-objects. A client that one of them names is left to it.`,
+**Look-alikes.** Every detector that knows what is wrong with the requests comes before: list-storm, uncached-reads, event-flood, conflict-storm, lock-herd, heartbeat-churn, tug-of-war, connection-churn, large-objects. A client is left to the one that names it for at least half of its requests.`,
 	Detect: detect,
 }
 
@@ -93,9 +96,7 @@ func detect(v *diagnose.View, earlier []diagnose.Finding) diagnose.Outcome {
 		if !greedy && (rate < few || time < heavy || times < longer) {
 			continue
 		}
-		if slices.ContainsFunc(earlier, func(f diagnose.Finding) bool {
-			return f.Component == "client:"+c.agent || strings.Contains(f.Cause, c.agent+" ")
-		}) {
+		if slices.ContainsFunc(earlier, func(f diagnose.Finding) bool { return tells(f, c.agent, rate) }) {
 			continue
 		}
 		found = append(found, finding(v, c, rate, part, time, times, greedy))
@@ -107,6 +108,15 @@ func detect(v *diagnose.View, earlier []diagnose.Finding) diagnose.Outcome {
 		return diagnose.NotThere("nobody but the control plane and its nodes asked for anything")
 	}
 	return diagnose.NotThere("%s sent the most, %.1f requests a second, %.0f %% of all", most.agent, float64(most.count)/v.Span(), 100*float64(most.count)/float64(all.count))
+}
+
+// tells says whether a finding says what is wrong with a client that sends so many
+// requests a second: with most of them, where it says how many it is about.
+func tells(f diagnose.Finding, agent string, rate float64) bool {
+	if f.Component != "client:"+agent && !strings.Contains(f.Cause, agent+" ") {
+		return false
+	}
+	return f.Cost == nil || f.Cost.RequestsPerSecond == 0 || f.Cost.RequestsPerSecond >= mostly*rate
 }
 
 // clients are those that are no part of the cluster, the most requests first; all

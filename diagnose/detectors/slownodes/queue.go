@@ -12,6 +12,10 @@ import (
 // as chance has it (1 and more).
 const even = 0.6
 
+// steady is by how much they vary where it is a server of the node's own, and not the
+// CPU of a busy machine for which all of them wait: that comes and goes as others do.
+const steady = 0.25
+
 // longer is by how much a pod that found its node idle may take longer than the
 // gap between pods that did not: where one at a time is worked on, both are what
 // one takes. Pods that come evenly spaced, and all take long, go evenly spaced too.
