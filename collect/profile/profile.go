@@ -12,6 +12,7 @@ package profile
 
 import (
 	"bytes"
+	"compress/gzip"
 	"context"
 	"errors"
 	"fmt"
@@ -40,6 +41,8 @@ const (
 	// grace is what an answer may take beyond the slice: a starved component
 	// encodes slowly.
 	grace = 20 * time.Second
+	// whole is for how long a window is looked at for all of Share.
+	whole = 40 * time.Second
 	// maxProfile bounds one answer.
 	maxProfile = 64 << 20
 )
@@ -65,10 +68,10 @@ type Options struct {
 	// --contention-profiling, for block), and that process then pays for each contended
 	// lock, and at block rate 1 for each wait.
 	Contention bool
-	// Share of a window that CPU profiles look at, evenly over it; 0 or 1 is
-	// all of it. A slice costs its component the naming of what it saw, each
-	// time anew. The first slice is at the window's start, so that short
-	// windows are seen too.
+	// Share of a window that CPU profiles look at; 0 or 1 is all of it. A slice
+	// costs its component the naming of what it saw, each time anew. The first
+	// slice is at the window's start, so that short windows are seen too. It is the
+	// share of the first `whole` of a window: see opens.
 	Share    float64
 	Slice    time.Duration
 	Patience time.Duration
@@ -187,6 +190,18 @@ func (c *Collector) Capture(ctx context.Context, phase string, seconds float64) 
 	return errors.Join(errs...)
 }
 
+// opens is how long a window has lasted when the next slice is due, of which so much was
+// looked at. A sample more tells the less the more there are, for errors fall with the
+// square root of their number: what is looked at grows with the square root of the
+// window's length after the first part of it.
+func (o Options) opens(covered time.Duration) time.Duration {
+	at := time.Duration(float64(covered) / o.Share)
+	if o.Share < 1 && at > whole {
+		at = time.Duration(float64(at) * (float64(at) / float64(whole)))
+	}
+	return at
+}
+
 // cpu captures one component's window, which ends with ctx and at until.
 func (c *Collector) cpu(ctx context.Context, w sink, t Target, phase string, until time.Time) error {
 	began := time.Now()
@@ -213,7 +228,7 @@ func (c *Collector) cpu(ctx context.Context, w sink, t Target, phase string, unt
 			last = time.Now()
 			covered += time.Duration(p.DurationNanos)
 			slices = append(slices, p)
-			pause := time.Duration(float64(covered)/c.o.Share) - time.Since(began)
+			pause := c.o.opens(covered) - time.Since(began)
 			if !until.IsZero() {
 				pause = min(pause, time.Until(until))
 			}
@@ -256,7 +271,7 @@ func (c *Collector) cpu(ctx context.Context, w sink, t Target, phase string, unt
 	note := fmt.Sprintf("%s: %.1f of %.1f s of phase %s profiled (%.0f %%), %d slices", t.Component, covered.Seconds(), window.Seconds(), phase, share*100, len(slices))
 	merged.DurationNanos = covered.Nanoseconds() // per-second rates need what was looked at
 	merged.Comments = append(merged.Comments, "kubedyno: "+note)
-	if trouble != nil && share < 0.9*c.o.Share {
+	if trouble != nil && c.o.opens(covered) < window*9/10 {
 		w.Gap(record.Gap{Collector: c.Name(), Subject: t.Component, Reason: fmt.Sprintf("CPU profile of %s covers %.0f %%: %v", phase, share*100, trouble), Start: began, End: ended})
 	}
 	return c.store(w, t, phase, "cpu", first, last, merged, note)
@@ -314,7 +329,11 @@ func (c *Collector) store(w sink, t Target, phase, kind string, start, end time.
 		m.File = path.Base(m.File) // no machine path travels
 	}
 	var b bytes.Buffer
-	if err := p.Write(&b); err != nil {
+	z, err := gzip.NewWriterLevel(&b, gzip.BestSpeed) // a tenth larger, for a quarter of the CPU
+	if err == nil {
+		err = errors.Join(p.WriteUncompressed(z), z.Close())
+	}
+	if err != nil {
 		return fmt.Errorf("encode %s profile of %s: %w", kind, t.Component, err)
 	}
 	ref := record.ProfileRef{Component: t.Component, Instance: t.Instance, Phase: phase, Kind: kind, Start: start, End: end}
