@@ -183,6 +183,13 @@ func (t *tracker) handle(e *exitEvent, known map[int32]named) {
 		l.args, l.cut, l.command, l.inherited = bytes.Clone(e.args), e.cut, "", e.peakRSS
 		t.lives[e.pid] = l
 	case exitedEvent:
+		// Of two threads that end at once both may be the last: the later has
+		// the times, and what was known of the process the first has taken.
+		k := birth{e.pid, e.start}
+		if x := t.ending[k]; x != nil {
+			x.event = *e
+			return
+		}
 		l := t.life(e)
 		delete(t.lives, e.pid)
 		if l.component == "" {
@@ -192,8 +199,7 @@ func (t *tracker) handle(e *exitEvent, known map[int32]named) {
 		if n, ok := known[e.pid]; ok && l.proc == nil {
 			l.component = n.component
 		}
-		// Of two threads that end at once both may be the last: the later tells.
-		t.ending[birth{e.pid, e.start}] = &ending{l, *e}
+		t.ending[k] = &ending{l, *e}
 	case freedEvent:
 		k := birth{e.pid, e.start}
 		x := t.ending[k]

@@ -423,6 +423,31 @@ func TestLimit(t *testing.T) {
 	}
 }
 
+// Of two threads that end at once both find that none lives but they: what
+// executing told of the process stays, and the later has its times.
+func TestTwoLastThreads(t *testing.T) {
+	f := newFixture(t)
+	var got tables
+	s := f.scanner(&got)
+	unknown := exitEvent{pid: 1000, ppid: 1, start: 5, peakRSS: -1, read: -1, write: -1}
+	executed, first, second, freed := unknown, unknown, unknown, unknown
+	executed.kind, executed.args = execedEvent, []byte("kubectl\x00apply\x00")
+	first.kind, first.time = exitedEvent, 10e6
+	second.kind, second.time = exitedEvent, 12e6
+	freed.kind, freed.runtime = freedEvent, 1e7
+	tr := newTracker(s, &fake{events: []exitEvent{executed, first, second, freed}}, &got)
+	if err := tr.finish(nil); err != nil {
+		t.Fatal(err)
+	}
+	if len(got.exits) != 1 {
+		t.Fatalf("%d rows: %+v", len(got.exits), got.exits)
+	}
+	r := got.exits[0]
+	if r.Command != "kubectl apply" || r.TimeMicros-r.StartMicros < 11e3 || r.UserSeconds+r.SystemSeconds != 0.01 {
+		t.Errorf("%+v", r)
+	}
+}
+
 type fake struct {
 	events []exitEvent
 	lost   int64
