@@ -152,6 +152,18 @@ func (v *View) GroupStopped(least float64) (names []string, most float64, counte
 	return names, most, counted
 }
 
+// Concerns says whose starvation holds up which stage: everything passes the API
+// server and etcd, the others only have their own.
+func Concerns(component, stage string) bool {
+	switch component {
+	case ControllerManager:
+		return stage == Controller
+	case Scheduler:
+		return stage == Queue || stage == Decide || stage == Bind || stage == Scheduling
+	}
+	return true
+}
+
 func (v *View) counter(component string, w record.Window, of func(record.ProcessSample) float64) (sum float64, ok bool) {
 	for _, p := range v.processes[component] {
 		times := make([]int64, len(p.samples))

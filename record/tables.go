@@ -63,7 +63,7 @@ type ProcessSample struct {
 	GuestSeconds        float64 `parquet:"guest_s" json:"guest" absent:"-1"` // running a virtual CPU; part of UserSeconds
 	Threads             int32   `parquet:"threads" json:"threads"`
 	FDs                 int32   `parquet:"fds" json:"fds"`                            // -1 unknown
-	ThrottledSeconds    float64 `parquet:"throttled_s" json:"throttled"`              // by its cgroup's CPU quota; -1 unknown
+	ThrottledSeconds    float64 `parquet:"throttled_s" json:"throttled"`              // by the CPU quota of a cgroup; 0 without one; -1 unknown
 	ThrottledPeriods    int64   `parquet:"throttled_periods" json:"throttledPeriods"` // -1 unknown
 	Periods             int64   `parquet:"periods" json:"periods"`                    // quota periods passed; -1 unknown
 	Stopped             int32   `parquet:"stopped" json:"stopped" absent:"-1"`        // 1 by a signal or a debugger at this moment; -1 unknown

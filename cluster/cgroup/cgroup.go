@@ -29,6 +29,7 @@ type Host struct {
 	cpu1, freezer1 []string // v1 controllers
 	unified        []string // v2
 	tops           []string // mount points of all hierarchies
+	outside        []string // those of which another part than ours is mounted
 	mkdir          func(string) error
 }
 
@@ -68,13 +69,20 @@ func parse(mountinfo, own string) *Host {
 		if (g[0] == "cgroup" || g[0] == "cgroup2") && !slices.Contains(h.tops, point) {
 			h.tops = append(h.tops, point)
 		}
+		group := func(controller string) []string {
+			dirs, inside := places(root, point, at[controller])
+			if !inside {
+				h.outside = append(h.outside, point)
+			}
+			return dirs
+		}
 		switch options := strings.Split(g[2], ","); {
 		case g[0] == "cgroup2" && h.unified == nil:
-			h.unified = places(root, point, at[""])
+			h.unified = group("")
 		case g[0] == "cgroup" && slices.Contains(options, "cpu") && h.cpu1 == nil:
-			h.cpu1 = places(root, point, at["cpu"])
+			h.cpu1 = group("cpu")
 		case g[0] == "cgroup" && slices.Contains(options, "freezer") && h.freezer1 == nil:
-			h.freezer1 = places(root, point, at["freezer"])
+			h.freezer1 = group("freezer")
 		}
 	}
 	return h
@@ -82,18 +90,55 @@ func parse(mountinfo, own string) *Host {
 
 // places lists our own group's folder and its parents up to the mount point.
 // Nearest first: a limit on us, such as a CI job's, should hold for children.
-func places(root, point, own string) []string {
-	rel, ok := strings.CutPrefix(own, strings.TrimSuffix(root, "/"))
-	if !ok {
-		rel = "" // we are outside of what is mounted here
+func places(root, point, own string) (dirs []string, inside bool) {
+	rel, inside := strings.CutPrefix(own, strings.TrimSuffix(root, "/"))
+	if inside = inside && !strings.HasPrefix(rel, "/.."); !inside {
+		rel = ""
 	}
-	dirs := []string{}
 	for dir := filepath.Join(point, rel); ; dir = filepath.Dir(dir) {
 		dirs = append(dirs, dir)
 		if dir == point || len(dir) <= len(point) {
-			return dirs
+			return dirs, inside
 		}
 	}
+}
+
+// CPU lists the folders whose CPU quotas may hold a process, nearest first: its own
+// group's, where the cpu controller is mounted, and those above. mountinfo is
+// /proc/self/mountinfo and own /proc/PID/cgroup. None are listed where its group lies
+// outside of what is mounted here, as from within a container.
+func CPU(mountinfo, own string) []string {
+	h := parse(mountinfo, own)
+	dirs := h.cpu1
+	if dirs == nil {
+		dirs = h.unified
+	}
+	if len(dirs) == 0 || slices.Contains(h.outside, dirs[0]) {
+		return nil
+	}
+	return dirs
+}
+
+// Quota is the CPU quota of the group in dir, in cores; ok is false where it has
+// none. read is how its files are read.
+func Quota(dir string, read func(string) ([]byte, error)) (cores float64, ok bool) {
+	var quota, per string
+	if b, err := read(filepath.Join(dir, "cpu.cfs_quota_us")); err == nil {
+		quota = strings.TrimSpace(string(b))
+		b, err := read(filepath.Join(dir, "cpu.cfs_period_us"))
+		if err != nil {
+			return 0, false
+		}
+		per = strings.TrimSpace(string(b))
+	} else if b, err := read(filepath.Join(dir, "cpu.max")); err == nil {
+		quota, per, _ = strings.Cut(strings.TrimSpace(string(b)), " ")
+	}
+	q, err1 := strconv.ParseInt(quota, 10, 64) // v1 has -1 for none, v2 "max"
+	p, err2 := strconv.ParseInt(per, 10, 64)
+	if err1 != nil || err2 != nil || q <= 0 || p <= 0 {
+		return 0, false
+	}
+	return float64(q) / float64(p), true
 }
 
 // prefix marks our folders.

@@ -46,6 +46,51 @@ func TestPlaces(t *testing.T) {
 	}
 }
 
+func TestCPU(t *testing.T) {
+	hybrid := `32 31 0:29 / /sys/fs/cgroup/cpu rw,relatime - cgroup cgroup rw,cpu
+41 31 0:38 / /sys/fs/cgroup/unified rw,relatime - cgroup2 cgroup2 rw`
+	v2 := "30 23 0:26 / /sys/fs/cgroup rw,nosuid shared:4 - cgroup2 cgroup2 rw,nsdelegate"
+	for name, c := range map[string]struct {
+		mountinfo, own string
+		want           []string
+	}{
+		"v1 where it has the controller": {hybrid, "1:cpu:/a/b\n0::/elsewhere\n", []string{"/sys/fs/cgroup/cpu/a/b", "/sys/fs/cgroup/cpu/a", "/sys/fs/cgroup/cpu"}},
+		"v2":                             {v2, "0::/a\n", []string{"/sys/fs/cgroup/a", "/sys/fs/cgroup"}},
+		"in no group":                    {v2, "0::/\n", []string{"/sys/fs/cgroup"}},
+		"of another namespace":           {v2, "0::/../other\n", nil},
+		"of another container":           {"40 31 0:29 /docker/abc /sys/fs/cgroup/cpu rw - cgroup cgroup rw,cpu", "1:cpu:/docker/xyz\n", nil},
+		"nothing mounted":                {"22 1 254:0 / / rw - ext4 /dev/vda rw", "1:cpu:/a\n", nil},
+	} {
+		if got := CPU(c.mountinfo, c.own); !reflect.DeepEqual(got, c.want) {
+			t.Errorf("%s: got %q, want %q", name, got, c.want)
+		}
+	}
+}
+
+func TestQuota(t *testing.T) {
+	for name, c := range map[string]struct {
+		files map[string]string
+		want  float64 // 0: none
+	}{
+		"v1":               {map[string]string{"cpu.cfs_quota_us": "45000\n", "cpu.cfs_period_us": "100000\n"}, 0.45},
+		"v1 without":       {map[string]string{"cpu.cfs_quota_us": "-1\n", "cpu.cfs_period_us": "100000\n"}, 0},
+		"v2":               {map[string]string{"cpu.max": "150000 50000\n"}, 3},
+		"v2 without":       {map[string]string{"cpu.max": "max 100000\n"}, 0},
+		"the root of v2":   {nil, 0},
+		"of another shape": {map[string]string{"cpu.max": "150000\n"}, 0},
+	} {
+		dir := t.TempDir()
+		for file, text := range c.files {
+			if err := os.WriteFile(filepath.Join(dir, file), []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if got, ok := Quota(dir, os.ReadFile); got != c.want || ok != (c.want > 0) {
+			t.Errorf("%s: got %g, %v, want %g", name, got, ok, c.want)
+		}
+	}
+}
+
 // fakeV2 is a folder tree that answers as cgroup2 does: making a group makes
 // its files.
 func fakeV2(t *testing.T) (*Host, string) {

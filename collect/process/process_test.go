@@ -249,8 +249,8 @@ func TestRealChild(t *testing.T) {
 	if last.RunDelaySeconds < 0 || last.VoluntarySwitches < 0 || last.InvoluntarySwitches+last.VoluntarySwitches == 0 || last.Threads < 2 || last.FDs < 1 || last.RSSBytes < 1<<20 {
 		t.Errorf("implausible: %+v", last)
 	}
-	if last.ThrottledSeconds != -1 || last.Periods != -1 {
-		t.Errorf("throttling without a cgroup: %+v", last)
+	if last.ThrottledPeriods < 0 || last.Periods < last.ThrottledPeriods { // zeros, unless the tests themselves have a quota
+		t.Errorf("throttling in the groups of this test: %+v", last)
 	}
 	if d := time.UnixMicro(last.StartMicros).Sub(began); d < -2*time.Second || d > time.Second {
 		t.Errorf("start is %v off", d)
@@ -433,6 +433,62 @@ func TestThrottlingAndDisks(t *testing.T) {
 	}
 	if r := got.processes[0]; r.ThrottledSeconds != 1.5 || r.ThrottledPeriods != 3 || r.Periods != 10 {
 		t.Errorf("%+v", r)
+	}
+}
+
+// A quota counts whoever set it, also on a process that is moved while it is watched:
+// the counters are of what happened to the process, and never fall.
+func TestThrottledByOthers(t *testing.T) {
+	f := newFixture(t)
+	top := t.TempDir()
+	group := func(name, max string, periods, throttled int, seconds float64) {
+		t.Helper()
+		dir := filepath.Join(top, name)
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		stat := fmt.Sprintf("usage_usec 5\nnr_periods %d\nnr_throttled %d\nthrottled_usec %.0f\n", periods, throttled, 1e6*seconds)
+		for file, text := range map[string]string{"cpu.max": max + "\n", "cpu.stat": stat} {
+			if err := os.WriteFile(filepath.Join(dir, file), []byte(text), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	f.put("self/mountinfo", fmt.Sprintf("30 23 0:26 / %s rw,nosuid - cgroup2 cgroup2 rw", top))
+	f.process(5, 1, 100, 7)
+	group("free", "max 100000", 0, 0, 0)
+	group("job", "200000 100000", 900, 90, 9)
+	group("job/own", "45000 100000", 1000, 100, 5)
+	group("gone", "10000 100000", 50, 40, 2)
+	var got tables
+	c := New(Options{Proc: f.proc, Sys: f.sys, Components: []Component{{Name: "etcd", PID: 5}}})
+	s := f.scanner(&got)
+	for i, step := range []struct {
+		in   string
+		do   func()
+		want string
+	}{
+		{"/free", nil, "0 0 0"},
+		{"/job/own", nil, "0 0 0"}, // what it did to others before is not this process's
+		{"/job/own", func() { group("job/own", "45000 100000", 1010, 108, 5.5) }, "10 8 0.5"},
+		{"/free", nil, "10 8 0.5"},
+		{"/gone", nil, "10 8 0.5"},
+		{"/gone", func() { group("gone", "10000 100000", 60, 50, 3) }, "20 18 1.5"},
+		{"/gone", func() { group("gone", "10000 100000", 0, 0, 0) }, "20 18 1.5"}, // made anew
+		{"/gone", func() { group("gone", "max 100000", 9, 9, 9) }, "20 18 1.5"},
+		{"/../elsewhere", nil, "-1 -1 -1"},
+	} {
+		if step.do != nil {
+			step.do()
+		}
+		f.put("5/cgroup", "0::"+step.in+"\n")
+		if _, err := c.once(s, nil, true, true, false); err != nil {
+			t.Fatal(err)
+		}
+		r := got.processes[len(got.processes)-1]
+		if text := fmt.Sprint(r.Periods, r.ThrottledPeriods, r.ThrottledSeconds); text != step.want {
+			t.Errorf("step %d, in %s: %s, want %s", i, step.in, text, step.want)
+		}
 	}
 }
 

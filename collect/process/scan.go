@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"io"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -12,6 +13,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/kubedyno/kubedyno/cluster/cgroup"
 	"github.com/kubedyno/kubedyno/record"
 )
 
@@ -45,6 +47,7 @@ type scanner struct {
 	rows   int64
 	hidden int64 // processes whose io could not be read
 	gaps   gaps
+	mounts string // /proc/self/mountinfo
 
 	disks    map[string]bool // whether a device is a disk of its own
 	busy     map[string]int64
@@ -61,6 +64,7 @@ type proc struct {
 	attached  bool // named by the run, not inherited from the parent
 	seq       int  // of that naming
 	cgroup    string
+	groups    groups
 	comm      string
 	command   string
 	threads   map[int32]*thread
@@ -79,6 +83,16 @@ type thread struct {
 	voluntary, involuntary int64
 }
 
+// groups are the cgroups that hold a process, and what the quota of one of them did
+// to it.
+type groups struct {
+	text string   // /proc/PID/cgroup
+	dirs []string // with their parents, nearest first
+	dir  string   // whose quota holds it; "" for none
+	last throttle // that group's account
+	sum  throttle // what is written: it goes on from where it was in another group
+}
+
 // A named process is one that the run knows.
 type named struct {
 	component, cgroup string
@@ -90,8 +104,10 @@ func newScanner(root, sys string, out sink, redact func([]string) []string) (*sc
 	if err != nil {
 		return nil, err
 	}
+	mounts, _ := os.ReadFile(filepath.Join(root, "self/mountinfo")) // without, only the cgroups that we are told of are known
 	return &scanner{
-		root: root, sys: sys, out: out, redact: redact, dir: dir,
+		mounts: string(mounts),
+		root:   root, sys: sys, out: out, redact: redact, dir: dir,
 		buf: make([]byte, 16<<10), boot: bootTime(), page: int64(os.Getpagesize()),
 		procs: map[int32]*proc{}, gaps: gaps{out: out}, disks: map[string]bool{}, busy: map[string]int64{},
 	}, nil
@@ -308,13 +324,54 @@ func (s *scanner) detail(p *proc, row *record.ProcessSample, kernel bool) {
 	if !kernel {
 		row.FDs = s.fds(p)
 	}
-	if p.cgroup != "" {
-		if b, err := s.read(filepath.Join(p.cgroup, "cpu.stat")); err == nil {
-			if t, err := parseThrottle(b); err == nil {
-				row.ThrottledSeconds, row.ThrottledPeriods, row.Periods = t.seconds, t.throttled, t.periods
+	if p.attached {
+		if t, ok := s.throttled(p); ok {
+			row.ThrottledSeconds, row.ThrottledPeriods, row.Periods = t.seconds, t.throttled, t.periods
+		}
+	}
+}
+
+// throttled is how a quota held a process so far: that of the group it was started in,
+// or where it is in another by now, the smallest of all that hold it. A process under no
+// quota was never held. ok is false where its groups cannot be read.
+func (s *scanner) throttled(p *proc) (_ throttle, ok bool) {
+	g := &p.groups
+	if b, err := s.read(p.path + "/cgroup"); err == nil && string(b) != g.text {
+		g.text = string(b)
+		g.dirs = cgroup.CPU(s.mounts, g.text)
+	}
+	dir := p.cgroup
+	if len(g.dirs) > 0 && !slices.Contains(g.dirs, dir) {
+		dir = ""
+		least := math.Inf(1)
+		for _, d := range g.dirs {
+			if cores, ok := cgroup.Quota(d, s.read); ok && cores < least {
+				dir, least = d, cores
 			}
 		}
 	}
+	if dir == "" {
+		g.dir = ""
+		return g.sum, len(g.dirs) > 0
+	}
+	b, err := s.read(filepath.Join(dir, "cpu.stat"))
+	if err != nil {
+		return throttle{}, false
+	}
+	t, err := parseThrottle(b)
+	if err != nil {
+		return throttle{}, false
+	}
+	switch {
+	case p.written.IsZero(): // the group may be as old as the process
+		g.sum = t
+	case dir == g.dir && t.periods >= g.last.periods:
+		g.sum.periods += t.periods - g.last.periods
+		g.sum.throttled += t.throttled - g.last.throttled
+		g.sum.seconds += t.seconds - g.last.seconds
+	}
+	g.dir, g.last = dir, t
+	return g.sum, true
 }
 
 // switches sums run delay and context switches over the threads: the files of

@@ -41,6 +41,8 @@
 //	machine full 0s to 8s           all of its CPUs are busy then
 //	cpus 0.99 0.10                  busy share of each CPU under load (default: of the machine)
 //	kube-apiserver quota 0.4 used 0.98 stopped 0.9
+//	kube-scheduler quota 0.1 used 0.98 stopped 0.9 by others
+//	                                one that the experiment did not set
 //	generator 10/s                  sends at most that many
 //	generator late 300ms            sends each request that late
 //	generator missed 20             never sends that many

@@ -121,7 +121,10 @@ type limit struct {
 	config     bool
 }
 
-type quota struct{ cores, used, stopped float64 }
+type quota struct {
+	cores, used, stopped float64
+	others               bool // set it, so that the recording does not name it
+}
 
 var numberUnit = regexp.MustCompile(`^([0-9.]+)/s$`)
 
@@ -212,6 +215,8 @@ func (s *script) say(w []string) (err error) {
 				q.used = num(i + 1)
 			case "stopped":
 				q.stopped = num(i + 1)
+			case "by":
+				q.others = w[i+1] == "others"
 			default:
 				fail(fmt.Errorf("unknown word %q", w[i]))
 			}
@@ -710,6 +715,9 @@ func (s *script) describe(r *Run) {
 	}
 	for _, x := range shares {
 		c := record.Component{Name: x.component, Instance: x.component + "-1", Args: []string{"--v=2"}, Harness: strings.HasPrefix(x.component, "kubedyno"), CPU: s.quotas[x.component].cores}
+		if s.quotas[x.component].others {
+			c.CPU = 0
+		}
 		c.Args = append(c.Args, s.flags[x.component]...)
 		switch x.component {
 		case diagnose.ControllerManager:

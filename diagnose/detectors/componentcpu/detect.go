@@ -197,7 +197,7 @@ func finding(v *diagnose.View, component string, quota, u, stops float64, counte
 	claims := map[string]float64{}
 	stage := ""
 	for _, s := range v.LostStages() {
-		if !concerns(component, s.Name) {
+		if !diagnose.Concerns(component, s.Name) {
 			continue
 		}
 		if stage == "" {
@@ -253,18 +253,6 @@ func finding(v *diagnose.View, component string, quota, u, stops float64, counte
 	}
 	f.Advice.Dose = []diagnose.Dose{{Set: map[string]string{component + ".cpu": number(dose)}, PredictRate: predicted}}
 	return f, true
-}
-
-// concerns says whose starvation holds up which stage: everything passes the
-// API server and etcd, the others only have their own.
-func concerns(component, stage string) bool {
-	switch component {
-	case diagnose.ControllerManager:
-		return stage == diagnose.Controller
-	case diagnose.Scheduler:
-		return stage == diagnose.Queue || stage == diagnose.Decide || stage == diagnose.Bind || stage == diagnose.Scheduling
-	}
-	return true
 }
 
 func number(x float64) string { return strconv.FormatFloat(x, 'g', 4, 64) }

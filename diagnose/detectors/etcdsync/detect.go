@@ -24,13 +24,13 @@ var Detector = diagnose.Detector{
 	Title: "etcd waits for its disk",
 	Doc: `etcd writes each batch of changes to its log and waits until the disk has it (fdatasync), one batch at a time. Every write of the cluster queues in front of it.
 
-**Evidence.** The sum of etcd_disk_wal_fsync_duration_seconds grows by at least 0.7 s a second, a sync takes at least 5 ms on average, and pods lose time. Time alone is not enough: a
+**Evidence.** The sum of etcd_disk_wal_fsync_duration_seconds grows by at least 0.7 s a second, and a sync takes at least 5 ms on average. Time alone is not enough: a
 sync carries all writes that wait, so that under load even a fast disk is never idle.
 
 **Explaining-away.** A full machine or a starved etcd makes the sums of waiting grow too, without a slow disk: where the CPU of the machine or a component's quota is used up, this
 cause is ruled out.
 
-Where pods wait for something else, such as a client limit, and it explains less than 10 %, it is a risk.
+Where pods do not wait, or wait for something else, such as a client limit, and it explains less than 10 %, it is a risk.
 
 **Second source.** The API server's own clock: a write to etcd takes it at least as long as a sync.
 
@@ -48,8 +48,6 @@ func detect(v *diagnose.View, earlier []diagnose.Finding) diagnose.Outcome {
 		return diagnose.NotAssessed("etcd_disk_wal_fsync_duration_seconds of etcd")
 	case r.Utilisation < busy:
 		return diagnose.NotThere("etcd's log was being synced %.0f %% of the time", 100*r.Utilisation)
-	case !v.Symptom():
-		return diagnose.NotThere("etcd's log was being synced %.0f %% of the time, but pods were not held up", 100*r.Utilisation)
 	case v.Upstream() != "":
 		return diagnose.NotThere("syncs look long, but %s: waiting for a CPU counts as syncing too", v.Upstream())
 	case slices.ContainsFunc(earlier, func(f diagnose.Finding) bool { return f.ID == "etcd-clients" && f.Resource == "disk" }):
@@ -63,12 +61,8 @@ func detect(v *diagnose.View, earlier []diagnose.Finding) diagnose.Outcome {
 	if mean < slow {
 		return diagnose.NotThere("etcd's log was being synced %.0f %% of the time, but a sync takes only %.1f ms", 100*r.Utilisation, 1000*mean)
 	}
-	lost := v.LostStages()
-	if len(lost) == 0 {
-		return diagnose.NotThere("no stage lost time")
-	}
 	f := diagnose.Finding{
-		Class: diagnose.Bottleneck, Component: diagnose.Etcd, Stage: lost[0].Name, Resource: "disk", Claims: map[string]float64{}, Sources: 1,
+		Class: diagnose.Bottleneck, Component: diagnose.Etcd, Resource: "disk", Claims: map[string]float64{}, Sources: 1,
 		Cause:   "syncs of etcd's write-ahead log use up the time there is",
 		Summary: fmt.Sprintf("etcd spends %.0f %% of the time waiting for its disk, %.1f ms a sync, and all writes queue behind it.", 100*r.Utilisation, 1000*mean),
 		Next:    fmt.Sprintf("etcd spends %.0f %% of the time waiting for its disk, %.1f ms a sync. All writes queue behind it, and it holds pods back as soon as what they wait for now is gone.", 100*r.Utilisation, 1000*mean),
@@ -78,8 +72,14 @@ func detect(v *diagnose.View, earlier []diagnose.Finding) diagnose.Outcome {
 		Advice:    diagnose.Advice{Text: "Put etcd's data (at least --wal-dir) on a faster disk that nothing else writes to. Never --unsafe-no-fsync in production."},
 		RefutedBy: "a run with etcd's data on tmpfs in which pods do not come faster",
 	}
-	for _, s := range lost {
-		f.Claims[s.Name] = *s.ExcessSeconds
+	if lost := v.LostStages(); v.Symptom() && len(lost) > 0 {
+		f.Stage = lost[0].Name
+		for _, s := range lost {
+			f.Claims[s.Name] = *s.ExcessSeconds
+		}
+	} else {
+		f.Class, f.Next = diagnose.Risk, ""
+		f.Summary = fmt.Sprintf("etcd's disk has no time to spare: etcd spends %.0f %% of the time waiting for it, %.1f ms a sync. Pods were not held up by it yet.", 100*r.Utilisation, 1000*mean)
 	}
 	if wrote, n, ok := v.Mean(diagnose.APIServer, "etcd_request_duration_seconds", diagnose.Labels{"operation": "~create|update|delete"}); ok && wrote >= mean {
 		f.Sources = 2

@@ -2,6 +2,7 @@ package sharedquota
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -23,7 +24,7 @@ var Detector = diagnose.Detector{
 machine that looks idle.
 
 **Evidence.** Components that have no quota of their own, as far as the recording knows, were stopped in at least half of the quota's periods (the cgroup's nr_throttled), and pods lost time.
-Where several were stopped in the same periods they share one.
+Where several were stopped in the same periods they share one. Only stages that the stopped have a hand in are charged: a stopped scheduler is not why pods are made late.
 
 **Prediction.** What the group used is what it may use; divided by the pods, that is what each costs, and the quota divided by that is the most.
 
@@ -53,7 +54,12 @@ func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
 	case len(names) == 0:
 		return diagnose.NotThere("no component was stopped by a quota that is not its own")
 	}
-	lost := v.LostStages()
+	var lost []diagnose.Stage // of those that they hold up
+	for _, s := range v.LostStages() {
+		if slices.ContainsFunc(names, func(c string) bool { return diagnose.Concerns(c, s.Name) }) {
+			lost = append(lost, s)
+		}
+	}
 	if v.Plateau.Seconds() <= 0 {
 		return diagnose.NotAssessed("a plateau: too few pods came")
 	}
@@ -91,7 +97,9 @@ func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
 		f.Summary = spare + " Pods were not held up by it yet."
 		return diagnose.Found(f)
 	}
-	f.Stage = lost[0].Name
+	if f.Stage = lost[0].Name; f.Stage == diagnose.Scheduling {
+		f.Stage = diagnose.Queue
+	}
 	if most >= always {
 		f.Next = spare + diagnose.Behind
 	}
