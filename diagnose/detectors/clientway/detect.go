@@ -178,6 +178,9 @@ func elsewhere(v *diagnose.View, w way) string {
 	if up := v.Upstream(); up != "" {
 		return up
 	}
+	if _, ok := v.MachineCPU(v.Plateau); v.Local() && !(ok && v.StagesOK) {
+		return "how busy the machine was while pods came is not known"
+	}
 	if d, ok := v.RunDelay(w.component, v.Load); ok && d >= delayed*w.mean()*w.n {
 		return fmt.Sprintf("its threads waited %.0f s for a CPU", d)
 	}
