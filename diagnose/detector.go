@@ -190,6 +190,10 @@ func settle(v *View, found []Finding) (kept []Finding, dropped []Clear) {
 		}
 		kept = append(kept, f)
 	}
+	absent := 0.0
+	if n := v.Counts.Expected; n > 0 {
+		absent = max(0, 1-float64(v.Arrived())/float64(n))
+	}
 	slices.SortStableFunc(kept, func(a, b Finding) int {
 		// What makes the numbers unusable comes before what the numbers say.
 		if a.Invalidates != b.Invalidates {
@@ -200,6 +204,13 @@ func settle(v *View, found []Finding) (kept []Finding, dropped []Clear) {
 		}
 		if a.free() != b.free() {
 			if b.free() {
+				return -1
+			}
+			return 1
+		}
+		// That pods come late matters less than that many never come.
+		if x, y := a.MissingShare*absent >= gone, b.MissingShare*absent >= gone; x != y {
+			if x {
 				return -1
 			}
 			return 1
@@ -231,6 +242,10 @@ func beside(found []Finding, f *Finding) bool {
 // free says that a finding holds nobody up and so needs no symptom: it stands
 // for its own cost, behind those that do.
 func (f *Finding) free() bool { return f.Class == Waste || f.Class == Risk }
+
+// gone is the share of all pods from which one that keeps them away for good comes
+// before what makes the others late.
+const gone = 0.1
 
 // filling is the share of the lost time from which what fills a resource comes
 // before its being full: a tenth more or less is what runs differ by.

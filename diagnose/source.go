@@ -147,6 +147,7 @@ var Metrics = []string{
 	"scheduler_framework_extension_point_duration_seconds_count",
 	"scheduler_framework_extension_point_duration_seconds_sum",
 	"scheduler_goroutines",
+	"scheduler_cache_size",
 	"scheduler_pending_pods",
 	"scheduler_permit_wait_duration_seconds_sum",
 	"scheduler_plugin_execution_duration_seconds_count",

@@ -373,7 +373,9 @@ var Rules = []Rule{
 		Alert: "PodsAreParked", Detector: "pods-parked", Severity: Warning, Component: "kube-scheduler",
 		Expr: `sum by (job) (avg_over_time(scheduler_pending_pods{queue!="active"}[W])) >= 1
   and sum by (job) (avg_over_time(scheduler_pending_pods{queue!="active"}[W]))
-  >= 0.5 * sum by (job) (avg_over_time(scheduler_pending_pods[W]))`,
+  >= 0.5 * sum by (job) (avg_over_time(scheduler_pending_pods[W]))
+or sum by (job) (increase(scheduler_schedule_attempts_total{result="unschedulable"}[W])) >= 20
+  unless sum by (job) (increase(scheduler_schedule_attempts_total{result="scheduled"}[W])) >= 1`,
 		Summary: "The scheduler has set {{ $value | humanize }} pods aside: they fit nowhere, sit out a back-off, or are gated",
 		Look:    "scheduler_unschedulable_pods says which plugin refuses them, and the pods' own events why.",
 		Fires:   []Line{{Series: `scheduler_pending_pods{job="kube-scheduler",queue="unschedulable"}`, Level: 40}, {Series: `scheduler_pending_pods{job="kube-scheduler",queue="active"}`, Level: 3}},

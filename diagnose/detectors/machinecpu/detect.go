@@ -75,6 +75,9 @@ func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
 		summary = fmt.Sprintf("The machine is at capacity: its %d CPUs are %.0f %% busy while pods wait, and the run used %.1f of them before there was a load. Beside that a pod costs %.0f ms of CPU until it runs; %.0f/s came up.",
 			v.Meta.Machine.CPUs, 100*m.Share, rest, 1000*r.Demand, v.Done())
 	}
+	if r.Demand <= 0 || v.Done() == 0 {
+		summary = fmt.Sprintf("The machine is at capacity: its %d CPUs are %.0f %% busy while pods wait, and none came up.", v.Meta.Machine.CPUs, 100*m.Share)
+	}
 	f := finding(v, m, cause, summary)
 	f.Stage, f.Claims = lost[0].Name, map[string]float64{}
 	for _, s := range lost {
@@ -123,7 +126,9 @@ func finding(v *diagnose.View, m diagnose.MachineUse, cause, summary string) dia
 	f := diagnose.Finding{Class: diagnose.Capacity, Component: diagnose.Machine, Resource: "cpu", Cause: cause, Summary: summary, Sources: 1}
 	f.Evidence = []diagnose.Evidence{
 		{Kind: "busy", Ref: "machine: user_s + system_s", Value: m.Share, Unit: "1", Text: fmt.Sprintf("%.1f of %.1f CPU-seconds busy between the first 5 %% of pods created and the last 5 %% running", m.Busy, m.Total)},
-		{Kind: "busy", Ref: "machine, pods", Value: r.Demand, Unit: "s", Text: fmt.Sprintf("%.1f ms of CPU per pod, idle consumption taken out", 1000*r.Demand)},
+	}
+	if r.Demand > 0 {
+		f.Evidence = append(f.Evidence, diagnose.Evidence{Kind: "busy", Ref: "machine, pods", Value: r.Demand, Unit: "s", Text: fmt.Sprintf("%.1f ms of CPU per pod, idle consumption taken out", 1000*r.Demand)})
 	}
 	if m.Steal > 0.05*(m.Total+m.Steal) {
 		f.Evidence = append(f.Evidence, diagnose.Evidence{Kind: "busy", Ref: "machine: steal_s", Value: m.Steal, Unit: "s", Text: fmt.Sprintf("the hypervisor took another %.1f CPU-seconds", m.Steal)})
@@ -148,7 +153,9 @@ func finding(v *diagnose.View, m diagnose.MachineUse, cause, summary string) dia
 	if h := v.Harness.CPUShare; h != nil && *h >= 0.2 {
 		f.Advice.Text += fmt.Sprintf(" %.0f %% of the CPU is the harness itself (load, simulated nodes, collectors): elsewhere the control plane alone would go further.", 100**h)
 	}
-	f.Prediction = &diagnose.Prediction{Resource: r.Name, Rate: r.Bound * 2, Text: fmt.Sprintf("twice the CPUs: up to %.0f pods/s, unless something else binds first (computed)", 2*r.Bound)}
+	if r.Demand > 0 {
+		f.Prediction = &diagnose.Prediction{Resource: r.Name, Rate: r.Bound * 2, Text: fmt.Sprintf("twice the CPUs: up to %.0f pods/s, unless something else binds first (computed)", 2*r.Bound)}
+	}
 	f.RefutedBy = "a run with more CPUs in which pods do not come faster"
 	return f
 }

@@ -29,6 +29,7 @@ var reasons = map[string]struct{ means, look string }{
 	"VolumeRestrictions": {"Their claims are not there, or others use the volumes", "Look at the claims of a waiting pod: whether they are there, and whether another pod has a volume that only one may use (ReadWriteOncePod)."},
 	"VolumeZone":         {"Their volumes are in zones without a node for them", "Compare the zones of the volumes with those of the nodes."},
 	"NodeVolumeLimits":   {"The nodes have as many volumes attached as they can", "Add nodes, or spread pods with volumes over more of them."},
+	"Extender":           {"An extender takes away all nodes that the scheduler's own plugins leave", "Look at the extenders in the scheduler's configuration, and at what they answer for a waiting pod; ignorable and managedResources narrow what one may refuse."},
 	"DynamicResources":   {"The devices that they claim are not to be had", "Look at the ResourceClaims of a waiting pod and the ResourceSlices of the nodes."},
 }
 
@@ -40,7 +41,7 @@ var Detector = diagnose.Detector{
 unschedulable until something changes, or gated until its gate is lifted. The loop is idle meanwhile.
 
 **Evidence.** Of the pods pending at the scheduler (scheduler_pending_pods), at least half are in queue backoff, unschedulable or gated, on average over the load, and pods lose time in
-stage queue. scheduler_scheduling_attempt_duration_seconds counts attempts by their result; scheduler_unschedulable_pods says which plugin refused, and the scheduler's log what error an attempt ended with.
+stage queue. Or none of at least 20 attempts found a node. scheduler_scheduling_attempt_duration_seconds counts attempts by their result; scheduler_unschedulable_pods says which plugin refused, and the scheduler's log what error an attempt ended with.
 
 Where at least 20 pods wait on average, and the scheduler has less than a tenth as many in all of its queues and tried none, they are not its own: they name another scheduler (spec.schedulerName), or it does not lead (leader_election_master_status).
 
@@ -83,10 +84,16 @@ func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
 	if f, ok := unclaimed(v, stage, lost, total); ok {
 		return diagnose.Found(f)
 	}
-	if parked < few || parked < most*total {
+	// Where each attempt fails they take turns: those that have been tried are back in
+	// the active queue before all others have been.
+	hopeless, tried := inVain(v)
+	if !hopeless && (parked < few || parked < most*total) {
 		return diagnose.NotThere("of %.0f pods pending at the scheduler on average, %.0f were set aside", total, parked)
 	}
-	share := parked / total
+	share := 1.0
+	if parked >= most*total {
+		share, hopeless = parked/total, false
+	}
 	if mine, known := v.Waiting(stage); known && total-mine >= max(crowd, most*total) {
 		if f, ok := before(v, stage, lost, total-mine, total); ok {
 			return diagnose.Found(f)
@@ -149,11 +156,25 @@ func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
 	default:
 		f.Cause = "pods fit on no node"
 		f.Summary = fmt.Sprintf("Pods fit on no node: %.0f of %.0f waiting pods at a time had been tried and found no place, while the scheduler is idle.", levels["unschedulable"].Mean, total)
+		if hopeless {
+			f.Summary = fmt.Sprintf("Pods fit on no node: none of %.0f attempts found a place, and %.0f pods wait at a time.", tried, total)
+		}
 		f.Advice.Text = "Add nodes or room on them, or change what the pods ask for."
 		if means, look := explained(plugins); means != "" {
 			f.Summary += " " + means
 			f.Advice.Text = look
 		}
+	}
+	if e, had, ok := nodeless(v); ok && main != "gated" {
+		f.Sources++
+		f.Resource, f.Cause = "policy", "the cluster has no node"
+		f.Summary = fmt.Sprintf("There is no node%s, and none of the scheduler's attempts can find a place for the %.0f pods that wait at a time.", had, total)
+		f.Evidence = append(f.Evidence, e)
+		for _, t := range v.TalksOf(func(t *diagnose.Talk) bool { return t.Resource == "nodes" && strings.HasPrefix(t.Verb, "delete") }) {
+			f.Summary += fmt.Sprintf(" %s deleted nodes, by %d requests.", t.Agent, t.Count)
+			f.Evidence = append(f.Evidence, diagnose.Evidence{Kind: "rate", Ref: "requests: delete nodes", Value: float64(t.Count), Unit: "requests", Text: "of " + t.Agent})
+		}
+		f.Advice.Text = "Look at who deletes nodes (kubedyno requests RECORDING --by userAgent,verb,resource), and register them again: a kubelet does it when it starts. If they are there (kubectl get nodes), look at what the scheduler's log says of its watches."
 	}
 	if said != "" && main != "gated" {
 		f.Cause += fmt.Sprintf("; %s %s no", said, map[bool]string{true: "says", false: "say"}[len(plugins) == 1])
@@ -294,6 +315,35 @@ func before(v *diagnose.View, stage string, lost, others, total float64) (f diag
 		f.Evidence = append(f.Evidence, diagnose.Evidence{Kind: "pattern", Ref: `scheduler_unschedulable_pods{component="kube-scheduler"}`, Value: refusals, Unit: "pods", Text: fmt.Sprintf("plugin %s refused most of them, on average", strings.Join(plugins, " and "))})
 	}
 	return f, true
+}
+
+// nodeless says that there was no node in the end; had is since when, in words. The
+// scheduler's own count goes on with a node that was deleted as long as it knows of pods
+// there, so that the controller manager's is asked too.
+func nodeless(v *diagnose.View) (e diagnose.Evidence, had string, ok bool) {
+	nodes, known := v.GaugeBy(diagnose.Scheduler, "scheduler_cache_size", "type", nil, v.Load)["nodes"]
+	ref := `scheduler_cache_size{component="kube-scheduler",type="nodes"}`
+	if !known || nodes.N == 0 || nodes.Last > 0 {
+		ref = `node_collector_zone_size{component="kube-controller-manager"}`
+		if nodes, known = v.Gauge(diagnose.ControllerManager, "node_collector_zone_size", nil, v.Load); !known || nodes.Max == 0 || nodes.Last > 0 {
+			return e, "", false
+		}
+	}
+	if nodes.Max > 0 {
+		had = fmt.Sprintf(" any more, of %.0f", nodes.Max)
+	}
+	return diagnose.Evidence{Kind: "pattern", Ref: ref, Value: nodes.Last, Unit: "nodes", Text: fmt.Sprintf("%.0f nodes at the end of the load, %.0f at its begin", nodes.Last, nodes.First)}, had, true
+}
+
+// inVain says that none of at least a crowd of attempts found a node, by the
+// scheduler's own count, and how many there were.
+func inVain(v *diagnose.View) (hopeless bool, attempts float64) {
+	by := func(match diagnose.Labels) float64 {
+		n, _ := v.Increase(diagnose.Scheduler, "scheduler_schedule_attempts_total", match)
+		return n
+	}
+	attempts = by(nil)
+	return attempts >= crowd && by(diagnose.Labels{"result": "unschedulable"}) >= attempts-0.5, attempts
 }
 
 // logged is the error that the scheduler's log has most often, of those by which an

@@ -2,6 +2,7 @@ package verbosity
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 
 	"github.com/kubedyno/kubedyno/diagnose"
@@ -25,6 +26,7 @@ var Detector = diagnose.Detector{
 	Doc: `-v=2 is the verbosity of production. From -v=4 on a component writes a line and more for each request, from -v=8 whole bodies: formatting is CPU, and the lines are written while the request waits.
 
 **Evidence.** The component's flags (-v of 4 and above, etcd's --log-level=debug), and that it acts: at least 50 kB/s written to storage, or 3 % of its CPU for logging by its profile. Without either it is not assessed.
+A kube-controller-manager or kube-scheduler that writes 50 kB/s without such a flag is named for that: the lines are one error's, --vmodule's, or those that GODEBUG=http2debug asks for.
 
 **Look-alikes.** A full machine (no log growth); an audit log (the API server writes it at -v=2 as well: audit-sink).`,
 	Detect: detect,
@@ -36,15 +38,19 @@ func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
 	for _, c := range []string{diagnose.APIServer, diagnose.ControllerManager, diagnose.Scheduler, diagnose.Etcd} {
 		level, flag, ok := verbosity(v, c)
 		known = known || ok
-		if !ok || level < chatty {
-			top = max(top, level)
-			continue
-		}
 		work, profiled := v.Work(c, "logging")
 		written, wrote := v.Written(c, v.Load)
 		rate := 0.0
 		if v.Span() > 0 {
 			rate = written / v.Span()
+		}
+		if !ok || level < chatty {
+			top = max(top, level)
+			// Others write more than their logs.
+			if wrote && rate >= loud && (c == diagnose.ControllerManager || c == diagnose.Scheduler) {
+				found = append(found, unasked(v, c, rate))
+			}
+			continue
 		}
 		if c == diagnose.Etcd { // its writes are its data
 			wrote = false
@@ -96,6 +102,24 @@ func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
 		return diagnose.NotAssessed("what %s writes, or its profile", unseen)
 	}
 	return diagnose.NotThere("the highest verbosity that acts is %d", top)
+}
+
+// unasked is what is found of a component that writes much although its flags do not
+// ask for it.
+func unasked(v *diagnose.View, component string, rate float64) diagnose.Finding {
+	f := diagnose.Finding{
+		Class: diagnose.Waste, Component: component, Resource: "cpu", Sources: 1,
+		Cause:     fmt.Sprintf("%s writes %.0f kB a second to its log", component, rate/1000),
+		Summary:   fmt.Sprintf("%s writes %.0f kB a second to its log, where a few are usual at its verbosity.", component, rate/1000),
+		Evidence:  []diagnose.Evidence{{Kind: "rate", Ref: "processes: write_bytes of " + component, Value: rate / 1000, Unit: "kB/s", Text: "written to storage"}},
+		Advice:    diagnose.Advice{Text: "Look at what the log says (kubedyno show RECORDING logs): one message again and again is an error to mend, or a --vmodule; lines of the HTTP library come from GODEBUG=http2debug in its environment."},
+		RefutedBy: "a log file that has not grown as much",
+	}
+	if c, ok := v.Component(component); ok && slices.Contains(c.Env, "GODEBUG") {
+		f.Summary += " GODEBUG is set in its environment."
+		f.Evidence = append(f.Evidence, diagnose.Evidence{Kind: "config", Ref: component + ".env.GODEBUG", Value: 1, Unit: "1", Text: "is set; its value is not recorded"})
+	}
+	return f
 }
 
 // verbosity of a component by its flags, on klog's scale.
