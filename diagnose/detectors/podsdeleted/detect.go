@@ -29,7 +29,7 @@ var Detector = diagnose.Detector{
 tests failures, a descheduler, an operator that restarts what it does not know), or who changes templates again and again (a reloader, two deployers that disagree), or who scales it down and up again (an autoscaler that is too quick), or who takes the labels away by which a controller knows its pods, has everything done again: created, decided, bound, started, watched. All of it looks like more load.
 
 **Evidence.** Workloads had at least 20 pods made beyond what they asked for. Clients that are neither part of the control plane nor of the load deleted or evicted at least 20 pods, and 5 % of those that were seen, as the requests say; or
-they changed workloads, and controllers made at least 3 ReplicaSets or revisions more than there are workloads; or they scaled workloads at least 3 times, without another template; or they deleted at least 3 ReplicaSets or other owners of pods; or at least 2 pods without an owner before they ran; or they wrote to at least 20 pods, no more than twice as often as pods were made beyond what was asked for, and to no workload.
+they changed workloads, and controllers made at least 3 ReplicaSets or revisions more than there are workloads; or they scaled workloads at least 3 times, without another template; or they deleted at least 3 ReplicaSets or other owners of pods; or one workload and more for good, with at least 5 pods that never ran, most of all that did not; or at least 2 pods without an owner before they ran; or they wrote to at least 20 pods, no more than twice as often as pods were made beyond what was asked for, and to no workload.
 
 **Charged.** Of the waiting for a controller, what is of pods that replace others: they were due with their workload, long ago. A machine that is full is full for this work too, by its share of all pods. Pods without an owner that never ran are counted, for nobody makes them again.
 
@@ -73,6 +73,11 @@ func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
 	}
 	if by, deleted, kinds := owners(v); n < few && deleted >= times && r.pods >= few {
 		return diagnose.Found(ownerless(v, r, by, deleted, kinds))
+	}
+	if by, deleted, kinds := owners(v); deleted > 0 && r.pods < few {
+		if f, ok := removed(v, by, deleted, kinds); ok {
+			return diagnose.Found(f)
+		}
 	}
 	switch {
 	case n == 0:
@@ -262,6 +267,40 @@ func ownerless(v *diagnose.View, r again, by string, n int, kinds string) diagno
 		fmt.Sprintf("%s deleted %d %s while pods were waited for, and with each its pods: controllers made %d of %d pods beyond what was asked for, each with all the work of a new one.", by, n, kinds, r.pods, v.Counts.Seen),
 		fmt.Sprintf("Look at what %s deletes %s for: what a Deployment or a CronJob owns it makes again. To be rid of pods, scale down or delete the workload itself.", by, kinds),
 		diagnose.Evidence{Kind: "rate", Ref: "requests: delete " + kinds + " by " + by, Value: float64(n), Unit: "requests", Text: "deleted what owns pods"})
+}
+
+// some is how many pods at least must be missing with the workloads that were deleted:
+// those that had come before are not.
+const some = 5
+
+// removed is the finding of a client that deletes workloads for good: their pods go, or
+// never come.
+func removed(v *diagnose.View, by string, n int, kinds string) (f diagnose.Finding, ok bool) {
+	never := v.Counts.Lost
+	for _, p := range v.Pods {
+		if p.Owner != "" && p.RunningMicros == 0 && p.DeletedMicros != 0 && p.DeletedMicros <= v.Load.End.UnixMicro() {
+			never++
+		}
+	}
+	missing := v.Counts.Expected - v.Arrived()
+	// As many workloads have, on average, about as many pods.
+	theirs := float64(n) * float64(v.Counts.Expected) / float64(max(1, v.Counts.Requests))
+	if never < some || 2*never < missing || 2*theirs < float64(missing) || v.EndsBound {
+		return f, false
+	}
+	return diagnose.Finding{
+		Class: diagnose.Bottleneck, Component: "client:" + by, Stage: diagnose.Controller, Resource: "policy", Sources: 2, Direct: true,
+		Cause:   fmt.Sprintf("%s deletes the %s whose pods are waited for", by, kinds),
+		Summary: fmt.Sprintf("%s deletes the %s whose pods are waited for: %d of them, and %d of %d pods never ran. Nobody makes these again.", by, kinds, n, missing, v.Counts.Expected),
+		Evidence: []diagnose.Evidence{
+			{Kind: "rate", Ref: "requests: delete " + kinds + " by " + by, Value: float64(n), Unit: "requests", Text: "deleted what owns pods"},
+			{Kind: "pattern", Ref: "pods: deleted_us", Value: float64(never), Unit: "pods", Text: fmt.Sprintf("of %d that never ran were deleted before, or never made", missing)},
+		},
+		Advice:       diagnose.Advice{Text: fmt.Sprintf("Look at what %s deletes %s for, and by what it chooses them: a label or a name that also others use, an age, an owner that it believes to be gone.", by, kinds)},
+		RefutedBy:    "a run without it in which pods are missing too",
+		MissingShare: min(1, float64(never)/float64(max(1, missing))),
+		Suffered:     fmt.Sprintf("%d pods never ran", missing),
+	}, true
 }
 
 // relabels says which client wrote most to pods themselves, and how often; ok is false

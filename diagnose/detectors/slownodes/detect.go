@@ -7,8 +7,9 @@ import (
 )
 
 const (
-	// share of the lost time that stage start must hold.
-	share = 0.3
+	// share of the lost time that stage start must hold, and few where the nodes' own
+	// clocks or the order in which their pods start say why.
+	share, few = 0.3, 0.1
 	// idle is the load of the machine below which nobody can blame it, and quick
 	// the latency in seconds of the nodes' own reports.
 	idle  = 0.85
@@ -30,7 +31,7 @@ var Detector = diagnose.Detector{
 	Doc: `Between the binding and the report that a pod runs, the node is in charge: it pulls images, sets the network up, attaches and mounts volumes, and starts containers, a few pods at a
 time. The control plane has nothing to do meanwhile.
 
-**Evidence.** At least 30 % of the lost time is in stage start; the API server answers the nodes' reports quickly (below 0.2 s), so that they are not late for its sake; the machine is not full, and was not while at least half of their waiting passed.
+**Evidence.** At least 30 % of the lost time is in stage start, or 10 % where the nodes' own clocks or the order in which their pods start say why; the API server answers the nodes' reports quickly (below 0.2 s), so that they are not late for its sake; the machine is not full, and was not while at least half of their waiting passed.
 On a busy machine with simulated nodes: their requests, what watches take and threads that wait for a CPU are at most a fifth of what a pod takes to start, the API server refuses less than a fifth of what nodes ask for, nine of ten pods come, and the nodes' own clocks say that it is they, or pods of one node become running at intervals that vary by a quarter at most; the rest is charged.
 Where pods of one node become running one after the other, evenly spaced, and one that found the node idle took about as long, the node works on one at a time: the finding says so, and how long each takes. Where the nodes' own clocks are recorded (kubelet_image_pull_duration_seconds, kubelet_run_podsandbox_duration_seconds), pulls or sandboxes that took at least half of what pods lost are named; 0.3 s for a sandbox are usual, and count for nothing.
 
@@ -47,7 +48,7 @@ func detect(v *diagnose.View, earlier []diagnose.Finding) diagnose.Outcome {
 		return diagnose.NotThere("nobody starts pods on seeded nodes")
 	case !v.StagesOK:
 		return diagnose.NotAssessed("stages: %s", v.StagesWhy)
-	case !v.Symptom() || lost < share*v.Lost.PodSeconds:
+	case !v.Symptom() || lost < few*v.Lost.PodSeconds:
 		return diagnose.NotThere("nodes took %.0f of the %.0f lost pod-seconds", lost, v.Lost.PodSeconds)
 	}
 	n := float64(max(1, v.Counts.Running))
@@ -120,8 +121,12 @@ func detect(v *diagnose.View, earlier []diagnose.Finding) diagnose.Outcome {
 		f.Evidence = append(f.Evidence, diagnose.Evidence{Kind: "pattern", Ref: "pods: running, by node", Value: q.each, Unit: "s", Text: fmt.Sprintf("between pods of one node that become running pass %.2f s in the median (varying by %.0f %%), on %d nodes", q.each, 100*q.cv, q.nodes)})
 		f.Advice.Text = "Let nodes start several pods at a time: parallel image pulls (serializeImagePulls: false, maxParallelImagePulls), a faster disk, a CNI plugin without a lock."
 	}
-	if slow := kubelets(v, &f, lost/n, while); busy != "" && !slow && (!ok || q.cv > steady) {
+	slow := kubelets(v, &f, lost/n, while)
+	if busy != "" && !slow && (!ok || q.cv > steady) {
 		return diagnose.NotThere("pods start late, but %s, and no clock of the nodes says that it is they", busy)
+	}
+	if lost < share*v.Lost.PodSeconds && !slow && !ok {
+		return diagnose.NotThere("nodes took %.0f of the %.0f lost pod-seconds", lost, v.Lost.PodSeconds)
 	}
 	volumes(v, &f, while)
 	return diagnose.Found(f)
