@@ -119,7 +119,7 @@ func (v *View) CPU(component string, w record.Window) (float64, bool) {
 // which share of the quota's periods it did.
 func (v *View) Throttled(component string, w record.Window) (seconds, periods float64, ok bool) {
 	for _, p := range v.processes[component] {
-		if p.samples[0].ThrottledSeconds < 0 || p.samples[0].Periods < 0 {
+		if !slices.ContainsFunc(p.samples, func(s record.ProcessSample) bool { return s.Periods >= 0 }) {
 			return 0, 0, false
 		}
 	}
@@ -164,12 +164,16 @@ func Concerns(component, stage string) bool {
 	return true
 }
 
+// counter is how much the processes of a component added in the window to what only
+// grows. Samples that do not know it have -1, and are passed over.
 func (v *View) counter(component string, w record.Window, of func(record.ProcessSample) float64) (sum float64, ok bool) {
 	for _, p := range v.processes[component] {
-		times := make([]int64, len(p.samples))
-		values := make([]float64, len(p.samples))
-		for i, s := range p.samples {
-			times[i], values[i] = s.TimeMicros, of(s)
+		times := make([]int64, 0, len(p.samples))
+		values := make([]float64, 0, len(p.samples))
+		for _, s := range p.samples {
+			if x := of(s); x >= 0 {
+				times, values = append(times, s.TimeMicros), append(values, x)
+			}
 		}
 		if d, has := difference(times, values, w); has {
 			sum += d

@@ -374,7 +374,8 @@ var Rules = []Rule{
 		Expr: `sum by (job) (avg_over_time(scheduler_pending_pods{queue!="active"}[W])) >= 1
   and sum by (job) (avg_over_time(scheduler_pending_pods{queue!="active"}[W]))
   >= 0.5 * sum by (job) (avg_over_time(scheduler_pending_pods[W]))
-or sum by (job) (increase(scheduler_schedule_attempts_total{result="unschedulable"}[W])) >= 20
+or sum by (job) (avg_over_time(scheduler_pending_pods[W])) >= 1
+  and sum by (job) (increase(scheduler_schedule_attempts_total{result="unschedulable"}[W])) >= 20
   unless sum by (job) (increase(scheduler_schedule_attempts_total{result="scheduled"}[W])) >= 1`,
 		Summary: "The scheduler has set {{ $value | humanize }} pods aside: they fit nowhere, sit out a back-off, or are gated",
 		Look:    "scheduler_unschedulable_pods says which plugin refuses them, and the pods' own events why.",

@@ -1,5 +1,6 @@
-// Package cgroup limits the CPU of groups of processes and freezes them, with
-// cgroup v1, v2, or both mounted side by side as on a hybrid system.
+// Package cgroup limits the CPU of groups of processes and freezes them, and tells
+// which limits hold a process, with cgroup v1, v2, or both mounted side by side as on
+// a hybrid system.
 //
 // Groups are folders, so they outlive whoever made them. A Set's folders carry
 // the pid and start time of their owner: Sweep finds those whose owner is dead.

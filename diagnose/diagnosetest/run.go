@@ -216,7 +216,9 @@ func (s *script) say(w []string) (err error) {
 			case "stopped":
 				q.stopped = num(i + 1)
 			case "by":
-				q.others = w[i+1] == "others"
+				if q.others = w[i+1] == "others"; !q.others {
+					fail(fmt.Errorf("unknown word %q", w[i+1]))
+				}
 			default:
 				fail(fmt.Errorf("unknown word %q", w[i]))
 			}

@@ -47,7 +47,7 @@ Where less than 2 % of all its requests took less than 5 ms, the distance itself
 
 **Few at a time.** --http2-max-streams-per-connection bounds how many requests a connection carries at once. A controller's workers share one: below 20 the flag is named.
 
-**Contradicting.** Where some requests were quick: a full machine, a quota that stops the API server or the client, threads of the client that wait for a CPU: then requests wait at either end, and not between them. Quick requests or not: one of the ends that is stopped by a signal at times, or a client that waits ten times as long for a CPU as it has one (five times on a calm machine); at most 5 % of the writes that took seconds and are most of the time.
+**Contradicting.** Where some requests were quick: a full machine, or one of which nobody knows how full it was while pods came, a quota that stops the API server or the client, threads of the client that wait for a CPU: then requests wait at either end, and not between them. Quick requests or not: one of the ends that is stopped by a signal at times, or a client that waits ten times as long for a CPU as it has one (five times on a calm machine); at most 5 % of the writes that took seconds and are most of the time.
 
 **Claims.** Of what stage controller lost, the part that the way is of the client's time; of stage bind the way of each binding. The risk is named where nobody lost anything.
 

@@ -75,8 +75,11 @@ func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
 		summary = fmt.Sprintf("The machine is at capacity: its %d CPUs are %.0f %% busy while pods wait, and the run used %.1f of them before there was a load. Beside that a pod costs %.0f ms of CPU until it runs; %.0f/s came up.",
 			v.Meta.Machine.CPUs, 100*m.Share, rest, 1000*r.Demand, v.Done())
 	}
-	if r.Demand <= 0 || v.Done() == 0 {
-		summary = fmt.Sprintf("The machine is at capacity: its %d CPUs are %.0f %% busy while pods wait, and none came up.", v.Meta.Machine.CPUs, 100*m.Share)
+	switch full := fmt.Sprintf("The machine is at capacity: its %d CPUs are %.0f %% busy while pods wait", v.Meta.Machine.CPUs, 100*m.Share); {
+	case v.Arrived() == 0:
+		summary = full + ", and none came up."
+	case r.Demand <= 0: // what was there before gave way to them
+		summary = fmt.Sprintf("%s; %.0f/s came up.", full, v.Done())
 	}
 	f := finding(v, m, cause, summary)
 	f.Stage, f.Claims = lost[0].Name, map[string]float64{}

@@ -71,13 +71,12 @@ func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
 	if by, writes, ok := relabels(v); ok && n < few && r.pods >= few && 2*r.pods >= writes {
 		return diagnose.Found(orphaned(v, r, by, writes))
 	}
-	if by, deleted, kinds := owners(v); n < few && deleted >= times && r.pods >= few {
-		return diagnose.Found(ownerless(v, r, by, deleted, kinds))
+	by, gone, kinds := owners(v)
+	if n < few && gone >= times && r.pods >= few {
+		return diagnose.Found(ownerless(v, r, by, gone, kinds))
 	}
-	if by, deleted, kinds := owners(v); deleted > 0 && r.pods < few {
-		if f, ok := removed(v, by, deleted, kinds); ok {
-			return diagnose.Found(f)
-		}
+	if f, ok := removed(v, by, gone, kinds); ok && r.pods < few {
+		return diagnose.Found(f)
 	}
 	switch {
 	case n == 0:
@@ -285,7 +284,7 @@ func removed(v *diagnose.View, by string, n int, kinds string) (f diagnose.Findi
 	missing := v.Counts.Expected - v.Arrived()
 	// As many workloads have, on average, about as many pods.
 	theirs := float64(n) * float64(v.Counts.Expected) / float64(max(1, v.Counts.Requests))
-	if never < some || 2*never < missing || 2*theirs < float64(missing) || v.EndsBound {
+	if n == 0 || never < some || 2*never < missing || 2*theirs < float64(missing) || v.EndsBound {
 		return f, false
 	}
 	return diagnose.Finding{

@@ -91,7 +91,7 @@ func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
 		return diagnose.NotThere("of %.0f pods pending at the scheduler on average, %.0f were set aside", total, parked)
 	}
 	share := 1.0
-	if parked >= most*total {
+	if parked >= few && parked >= most*total {
 		share, hopeless = parked/total, false
 	}
 	if mine, known := v.Waiting(stage); known && total-mine >= max(crowd, most*total) {
