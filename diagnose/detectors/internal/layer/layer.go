@@ -289,21 +289,27 @@ func (l Layer) behindEach(v *diagnose.View, stage string) float64 {
 }
 
 // A controller makes pods, or what owns them, with a few workers.
-type controller struct{ agent, queue, flag string }
-
-var controllers = []controller{
-	{"replicaset-controller", "replicaset", "concurrent-replicaset-syncs"},
-	{"deployment-controller", "deployment", "concurrent-deployment-syncs"},
+type controller struct {
+	agent, queue, flag string
+	byDefault          float64 // workers, in v1.36
 }
 
-// workers are those that it has, by its flag; five by default.
+var controllers = []controller{
+	{"replicaset-controller", "replicaset", "concurrent-replicaset-syncs", 5},
+	{"deployment-controller", "deployment", "concurrent-deployment-syncs", 5},
+	{"job-controller", "job", "concurrent-job-syncs", 5},
+	{"statefulset-controller", "statefulset", "concurrent-statefulset-syncs", 5},
+	{"daemon-set-controller", "daemonset", "concurrent-daemonset-syncs", 2},
+}
+
+// workers are those that it has, by its flag.
 func (c controller) workers(v *diagnose.View) float64 {
 	if x, set, _ := v.Flag(diagnose.ControllerManager, c.flag); set {
 		if n, err := strconv.ParseFloat(x, 64); err == nil && n > 0 {
 			return n
 		}
 	}
-	return 5
+	return c.byDefault
 }
 
 // occupies is the part of a controller's workers that wait in the layer with requests
