@@ -130,6 +130,8 @@ var Metrics = []string{
 	"grpc_server_handled_total",
 	"kubedyno_hollow_start_lateness_seconds_count",
 	"kubedyno_hollow_start_lateness_seconds_sum",
+	"kubedyno_hollow_start_wait_seconds_count",
+	"kubedyno_hollow_start_wait_seconds_sum",
 	"kubedyno_hollow_timer_lateness_seconds_count",
 	"kubedyno_hollow_timer_lateness_seconds_sum",
 	"kubelet_image_pull_duration_seconds_count",

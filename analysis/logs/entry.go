@@ -41,7 +41,7 @@ type Field struct{ Key, Value string }
 type Entry struct {
 	Component string
 	Format    Format
-	Time      time.Time // zero unknown; a line of an HTTP server has that of the one before
+	Time      time.Time // zero unknown; a line of an HTTP server has the earliest that it can have
 	Severity  byte      // D, I, W, E, F; 0 unknown
 	Source    string    // file:line
 	Message   string
@@ -146,9 +146,10 @@ type reader struct {
 	pending bool
 	text    []byte // the first line
 	more    []byte
-	rest    []byte // of a klog line: the message and its pairs
-	last    time.Time
-	crashed bool // after a panic, until the next header: all is its stack
+	rest    []byte        // of a klog line: the message and its pairs
+	last    time.Time     // of the next entry, at the earliest
+	rests   time.Duration // of a server, after the entry in hand
+	crashed bool          // after a panic, until the next header: all is its stack
 }
 
 func (r *reader) line(b []byte) error {
@@ -191,6 +192,7 @@ func (r *reader) line(b []byte) error {
 	r.entry.Message = string(b)
 	if server {
 		r.entry.Time = r.last
+		r.rests = pause(b)
 	}
 	if crash {
 		r.crashed = true
@@ -203,7 +205,20 @@ func (r *reader) begin(f Format, text []byte) {
 	r.text = append(r.text[:0], text...)
 	r.entry = Entry{Component: r.entry.Component, Format: f, Offset: r.stats.Bytes, Line: r.stats.Lines + 1, Text: r.text, Fields: r.entry.Fields[:0]}
 	r.pending = true
+	r.rests = 0
 	r.more = r.more[:0]
+}
+
+// pause is how long a server says that it rests before it tries again (net/http: 5 ms,
+// doubled each time, to a second): the next such line, which has no time either, is
+// later by that at least.
+func pause(line []byte) time.Duration {
+	_, after, _ := bytes.Cut(line, []byte("retrying in "))
+	d, err := time.ParseDuration(string(after))
+	if err != nil {
+		return 0
+	}
+	return min(max(d, 0), time.Second)
 }
 
 // flush hands over the entry in hand.
@@ -235,7 +250,7 @@ func (r *reader) flush() error {
 	e.More = string(r.more)
 	r.stats.Entries++
 	if !e.Time.IsZero() {
-		r.last = e.Time
+		r.last = e.Time.Add(r.rests)
 		if r.stats.First.IsZero() || e.Time.Before(r.stats.First) {
 			r.stats.First = e.Time
 		}

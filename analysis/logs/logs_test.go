@@ -307,6 +307,36 @@ func TestServerLines(t *testing.T) {
 	}
 }
 
+// What the server rests between two complaints is the time between them.
+func TestServerLinesAdvance(t *testing.T) {
+	complaint := func(rest string) string {
+		return "http: Accept error: accept tcp 127.0.0.1:6443: accept4: too many open files; retrying in " + rest + "\n"
+	}
+	text := "I1121 09:10:20.500000 1 a.go:1] x\n"
+	for range 8 {
+		text += complaint("1s")
+	}
+	rec := recording(t, map[string]string{"a": text + complaint("soon") + "I1121 09:10:29.000000 1 a.go:1] y\n" + complaint("5ms")})
+	for _, c := range []struct {
+		from, to time.Duration // after 09:10:20
+		want     int64
+	}{
+		{0, time.Second, 1},
+		{2 * time.Second, 5 * time.Second, 3},
+		{8 * time.Second, 8900 * time.Millisecond, 1}, // that which says nothing it understands
+		{8900 * time.Millisecond, time.Minute, 1},
+	} {
+		at := started.Truncate(time.Minute).Add(20 * time.Second)
+		a, err := Analyze(rec, Options{Window: record.Window{Start: at.Add(c.from), End: at.Add(c.to)}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(a.Kinds) != 1 || a.Kinds[0].Count != c.want {
+			t.Errorf("%v to %v: %+v, want %d", c.from, c.to, a.Kinds, c.want)
+		}
+	}
+}
+
 func TestGrep(t *testing.T) {
 	rec := recording(t, map[string]string{
 		"a": "I1121 09:10:20.500000 1 a.go:1] first needle\n\tneedle below\nI1121 09:10:30.500000 1 a.go:1] needle late\n",

@@ -3,24 +3,12 @@ package clientway
 import (
 	"fmt"
 	"strconv"
-	"strings"
 
 	"github.com/kubedyno/kubedyno/diagnose"
+	"github.com/kubedyno/kubedyno/diagnose/detectors/internal/way"
 )
 
 const (
-	took    = "rest_client_request_duration_seconds"
-	limiter = "rest_client_rate_limiter_duration_seconds_sum"
-
-	// fewest writes of a client tell, of which the server must know as many.
-	fewest, agree = 50, 0.8
-	// long is the least mean way in seconds, and beyond by how much of the server's
-	// own time it must be longer: healthy components beside a busy API server had
-	// ways up to 20 ms, and never twice its time.
-	long, beyond = 0.020, 2.0
-	// quick is a bucket of the histogram, in seconds, and few the part of requests
-	// that may lie in it where the way itself is long: queues let some pass.
-	quick, few = "0.005", 0.02
 	// Where at most rare of the writes, each of seconds, are this part of the whole
 	// way (most), it is what happened to them and no way that others took too.
 	rare, most = 0.05, 0.5
@@ -51,33 +39,23 @@ Where less than 2 % of all its requests took less than 5 ms, the distance itself
 
 **Claims.** Of what stage controller lost, the part that the way is of the client's time; of stage bind the way of each binding. The risk is named where nobody lost anything.
 
-**Look-alikes.** controller-client-limit and scheduler-client-limit (the wait is in the limiter); a slow API server, webhook or etcd (the server's clock has it too); controller-workers (the workers wait for answers that are slow only for them).`,
+**Look-alikes.** An API server that may open no more files accepts no connection, and requests wait for one (open-files); controller-client-limit and scheduler-client-limit (the wait is in the limiter); a slow API server, webhook or etcd (the server's clock has it too); controller-workers (the workers wait for answers that are slow only for them).`,
 	Detect: detect,
 }
 
-// A way is what a client's clock has more than the server's.
-type way struct {
-	component      string
-	n              float64
-	client, server float64 // mean seconds
-}
-
-func (w way) mean() float64 { return w.client - w.server }
-
-func (w way) String() string {
-	return fmt.Sprintf("a write takes %s %.0f ms, of which the API server works %.0f ms", w.component, 1000*w.client, 1000*w.server)
-}
-
-var stages = map[string]string{diagnose.ControllerManager: diagnose.Controller, diagnose.Scheduler: diagnose.Bind}
-
-func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
+func detect(v *diagnose.View, earlier []diagnose.Finding) diagnose.Outcome {
 	if !v.HasRequests {
 		return diagnose.NotAssessed("requests, by client")
 	}
+	for _, f := range earlier {
+		if f.Component == diagnose.APIServer && f.Resource == "files" && len(f.Claims) > 0 {
+			return diagnose.NotThere("the API server lets nobody in: requests wait at its door, however short the way")
+		}
+	}
 	var found []diagnose.Finding
 	clear, missing := "", ""
-	for _, c := range []string{diagnose.ControllerManager, diagnose.Scheduler} {
-		w, why := measure(v, c)
+	for _, c := range way.Components {
+		w, why := way.Of(v, c)
 		if why != "" {
 			if missing == "" {
 				missing = why
@@ -92,12 +70,11 @@ func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
 		if halt != "" {
 			text += ", but " + halt
 		}
-		if w.mean() >= long && w.mean() >= beyond*w.server && halt == "" {
-			under, all, known := floor(v, c)
-			asLong := known && under <= few*all
+		if w.Long() && halt == "" {
+			q := way.QuickOf(v, c)
 			not := elsewhere(v, w)
-			if not == "" || asLong { // what is full lets some pass, and was not full at rest
-				found = append(found, finding(v, w, asLong, under, all))
+			if not == "" || q.None() { // what is full lets some pass, and was not full at rest
+				found = append(found, finding(v, w, q))
 				continue
 			}
 			text += ", but " + not
@@ -113,32 +90,6 @@ func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
 		return diagnose.NotThere("%s", clear)
 	}
 	return diagnose.NotAssessed("%s", missing)
-}
-
-// measure holds both clocks side by side; why says what is missing.
-func measure(v *diagnose.View, component string) (w way, why string) {
-	writes := diagnose.Labels{"verb": "~POST|PUT|PATCH|DELETE"}
-	n, ok := v.Increase(component, took+"_count", writes)
-	sum, okSum := v.Increase(component, took+"_sum", writes)
-	if !ok || !okSum {
-		return w, took + " of " + component
-	}
-	waited, ok := v.Increase(component, limiter, nil)
-	if !ok {
-		return w, limiter + " of " + component
-	}
-	served, seconds := 0, 0.0
-	for _, t := range v.Talks {
-		// Each controller says its name after the component's.
-		if strings.HasPrefix(t.Agent, component) && t.Writes() && t.Seconds >= 0 {
-			served += t.Count
-			seconds += t.Seconds
-		}
-	}
-	if n < fewest || float64(served) < agree*n || agree*float64(served) > n {
-		return w, fmt.Sprintf("%d writes of a component that its own clock and the API server's know alike (%s: %.0f and %d)", fewest, component, n, served)
-	}
-	return way{component, n, max(0, sum-waited) / n, seconds / float64(served)}, ""
 }
 
 // halted says which end of the way was stopped by a signal, at times, or that the client
@@ -157,42 +108,34 @@ func halted(v *diagnose.View, component string) string {
 
 // outliers says that a few writes took seconds, and the others hardly any of the time:
 // connections that broke, or could not be made. It is empty where it was the way.
-func outliers(v *diagnose.View, w way) string {
+func outliers(v *diagnose.View, w way.Way) string {
 	writes := func(le string) (n float64, ok bool) {
-		return v.Increase(w.component, took+"_bucket", diagnose.Labels{"verb": "~POST|PUT|PATCH|DELETE", "le": le})
+		return v.Increase(w.Component, way.Requests+"_bucket", diagnose.Labels{"verb": way.Writes["verb"], "le": le})
 	}
 	under2, ok2 := writes("2")
 	under8, ok8 := writes("8")
 	if !ok2 || !ok8 {
 		return ""
 	}
-	late, later := w.n-under2, w.n-under8
-	if late > rare*w.n || 2*(late-later)+8*later < most*w.mean()*w.n {
+	late, later := w.N-under2, w.N-under8
+	if late > rare*w.N || 2*(late-later)+8*later < most*w.Mean()*w.N {
 		return ""
 	}
-	return fmt.Sprintf("%.0f of %.0f writes took more than 2 s, which is most of that", late, w.n)
+	return fmt.Sprintf("%.0f of %.0f writes took more than 2 s, which is most of that", late, w.N)
 }
 
 // elsewhere says why requests waited at an end of the way; empty where they did not.
-func elsewhere(v *diagnose.View, w way) string {
+func elsewhere(v *diagnose.View, w way.Way) string {
 	if up := v.Upstream(); up != "" {
 		return up
 	}
 	if _, ok := v.MachineCPU(v.Plateau); v.Local() && !(ok && v.StagesOK) {
 		return "how busy the machine was while pods came is not known"
 	}
-	if d, ok := v.RunDelay(w.component, v.Load); ok && d >= delayed*w.mean()*w.n {
+	if d, ok := v.RunDelay(w.Component, v.Load); ok && d >= delayed*w.Mean()*w.N {
 		return fmt.Sprintf("its threads waited %.0f s for a CPU", d)
 	}
 	return ""
-}
-
-// floor is how many of a client's requests were quick since it started, and of how
-// many.
-func floor(v *diagnose.View, component string) (under, all float64, ok bool) {
-	quickly, ok := v.Gauge(component, took+"_bucket", diagnose.Labels{"le": quick}, v.Load)
-	count, okAll := v.Gauge(component, took+"_count", nil, v.Load)
-	return quickly.Last, count.Last, ok && okAll && count.Last >= fewest
 }
 
 // streams is how few requests a connection to the API server carries at a time; ok
@@ -206,25 +149,25 @@ func streams(v *diagnose.View) (n int, ok bool) {
 	return n, err == nil && n > 0 && n < scarce
 }
 
-func finding(v *diagnose.View, w way, asLong bool, under, all float64) diagnose.Finding {
-	c := w.component
+func finding(v *diagnose.View, w way.Way, q way.Quick) diagnose.Finding {
+	c := w.Component
 	f := diagnose.Finding{
 		Class: diagnose.Bottleneck, Component: c, Resource: "network", Sources: 2,
-		Cause:   fmt.Sprintf("a request of %s is %.0f ms on its way to the API server and back", c, 1000*w.mean()),
-		Summary: fmt.Sprintf("A write takes %s %.0f ms on average, and the API server works on it for %.0f ms: the rest is the way between them.", c, 1000*w.client, 1000*w.server),
+		Cause:   fmt.Sprintf("a request of %s is %.0f ms on its way to the API server and back", c, 1000*w.Mean()),
+		Summary: fmt.Sprintf("A write takes %s %.0f ms on average, and the API server works on it for %.0f ms: the rest is the way between them.", c, 1000*w.Client, 1000*w.Server),
 		Claims:  map[string]float64{},
 		Evidence: []diagnose.Evidence{
-			{Kind: "wait", Ref: took + `_sum{component="` + c + `"}`, Value: w.client, Unit: "s", Text: fmt.Sprintf("%.0f ms a write by the client's clock, the wait in its limiter taken out (n=%.0f)", 1000*w.client, w.n)},
-			{Kind: "wait", Ref: "requests of " + c, Value: w.server, Unit: "s", Text: fmt.Sprintf("%.0f ms by the API server's", 1000*w.server)},
+			{Kind: "wait", Ref: way.Requests + `_sum{component="` + c + `"}`, Value: w.Client, Unit: "s", Text: fmt.Sprintf("%.0f ms a write by the client's clock, the wait in its limiter taken out (n=%.0f)", 1000*w.Client, w.N)},
+			{Kind: "wait", Ref: "requests of " + c, Value: w.Server, Unit: "s", Text: fmt.Sprintf("%.0f ms by the API server's", 1000*w.Server)},
 		},
 		Advice:    diagnose.Advice{Text: fmt.Sprintf("Put %s beside the API server (same machine, rack or zone), and look for a proxy, a load balancer, a VPN or a lossy link between them.", c)},
 		RefutedBy: "as long a time of a request that is sent to the API server from its own machine",
 	}
-	if all > 0 {
-		f.Evidence = append(f.Evidence, diagnose.Evidence{Kind: "wait", Ref: took + `_bucket{component="` + c + `",le="` + quick + `"}`, Value: under / all, Unit: "1", Text: fmt.Sprintf("%.0f of all %.0f requests since it started took less than 5 ms", under, all)})
+	if q.All > 0 {
+		f.Evidence = append(f.Evidence, diagnose.Evidence{Kind: "wait", Ref: way.Requests + `_bucket{component="` + c + `",le="` + way.Bucket + `"}`, Value: q.Quick / q.All, Unit: "1", Text: fmt.Sprintf("%.0f of all %.0f requests since it started took less than 5 ms", q.Quick, q.All)})
 	}
-	f.Direct = asLong
-	if asLong {
+	f.Direct = q.None()
+	if f.Direct {
 		f.Next = f.Summary + diagnose.Behind
 	} else {
 		f.Sources = 1 // of a queue that nobody saw
@@ -235,16 +178,8 @@ func finding(v *diagnose.View, w way, asLong bool, under, all float64) diagnose.
 			f.Advice = diagnose.Advice{Set: map[string]string{diagnose.APIServer + ".args." + streamsFlag: "null"}, Text: fmt.Sprintf("Take --%s off the API server: by default a connection carries 100 requests at a time. The price: none; priority and fairness bounds what is in progress.", streamsFlag)}
 		}
 	}
-	lost := v.Excess(stages[c])
-	if c == diagnose.Scheduler && !v.Known(diagnose.Bind) {
-		f.Stage, lost = diagnose.Scheduling, v.Excess(diagnose.Scheduling)
-	} else {
-		f.Stage = stages[c]
-	}
-	claim := lost * w.mean() / w.client
-	if c == diagnose.Scheduler {
-		claim = min(lost, w.mean()*w.n)
-	}
+	stage, claim := w.Claim(v)
+	f.Stage = stage
 	if f.Claims[f.Stage] = claim; !v.StagesOK || !v.Symptom() || claim <= 0 {
 		f.Class, f.Stage, f.Claims = diagnose.Risk, "", nil
 	}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/kubedyno/kubedyno/diagnose"
+	"github.com/kubedyno/kubedyno/diagnose/detectors/internal/way"
 )
 
 const (
@@ -22,7 +23,8 @@ var Detector = diagnose.Detector{
 connected and is dead for all who come; they see timeouts of TLS handshakes, and the component's metrics and requests look well.
 
 **Evidence.** The component's log says so at least five times (too many open files), and its own count of open files is at 95 % of its limit and more (process_open_fds, process_max_fds). Each is one source; a scrape sees the count at its
-moments only. Pods are charged where the run failed before a request of its load was answered: who was connected before waits for nobody.
+moments only. Pods are charged where the run failed before a request of its load was answered: who was connected before waits for nobody. But a connection carries so many requests at a time (HTTP/2: 100), and the next ones need another, which is not let in. Where writes of kube-controller-manager
+or kube-scheduler take them 20 ms and twice as long as the API server works on them (both clocks, as in client-way), and neither a full machine nor a quota does, pods are charged with that, and it is the second source.
 
 **Look-alikes.** An API server without CPU lets handshakes wait as well (component-cpu, machine-cpu), a dead way looks the same from outside; neither writes this line. Ports run out on the side of a client that opens many connections (connection-churn).`,
 	Detect: detect,
@@ -79,6 +81,12 @@ func finding(v *diagnose.View, name string, lines diagnose.Logged, share, has, m
 		f.Evidence = append(f.Evidence, diagnose.Evidence{Kind: "pattern", Ref: "logs: " + refusals + " of " + name, Value: float64(lines.Count), Unit: "lines", Text: "its log, the last line of them: " + lines.Last.Detail})
 		f.Summary += fmt.Sprintf(", and was told so %d times", lines.Count)
 	}
+	if name == diagnose.APIServer && lines.Count >= many {
+		outside(v, &f)
+	}
+	if len(f.Claims) > 0 {
+		return f
+	}
 	if v.Unbegun && lines.Count >= many {
 		f.Class, f.Direct, f.MissingShare = diagnose.Bottleneck, true, 1
 		if name == diagnose.APIServer || name == diagnose.Etcd {
@@ -90,4 +98,38 @@ func finding(v *diagnose.View, name string, lines diagnose.Logged, share, has, m
 	}
 	f.Summary += ". Who is connected notices nothing; whoever comes waits for somebody to leave."
 	return f
+}
+
+// outside charges pods with what the API server's clients wait for: to be let in. A
+// connection carries a number of requests at a time, and more of them need another one.
+func outside(v *diagnose.View, f *diagnose.Finding) {
+	if !v.StagesOK || !v.Symptom() || !v.HasRequests || v.Upstream() != "" {
+		return
+	}
+	claims := map[string]float64{}
+	waits := ""
+	longest := 0.0
+	for _, c := range way.Components {
+		w, why := way.Of(v, c)
+		if why != "" || !w.Long() || way.QuickOf(v, c).NoneBefore() {
+			continue
+		}
+		stage, seconds := w.Claim(v)
+		if seconds <= 0 {
+			continue
+		}
+		claims[stage] = seconds
+		if seconds > longest {
+			longest, f.Stage = seconds, stage
+		}
+		waits += fmt.Sprintf(" %s waits %.0f ms for a write that the API server works on for %.0f ms.", c, 1000*w.Client, 1000*w.Server)
+		f.Evidence = append(f.Evidence, diagnose.Evidence{Kind: "wait", Ref: way.Requests + `_sum{component="` + c + `"}`, Value: w.Client, Unit: "s", Text: fmt.Sprintf("%.0f ms a write by the client's clock, %.0f ms by the API server's (n=%.0f)", 1000*w.Client, 1000*w.Server, w.N)})
+	}
+	if waits == "" {
+		return
+	}
+	f.Class, f.Claims, f.Direct = diagnose.Bottleneck, claims, true
+	f.Sources++
+	f.Summary += ". A connection carries a number of requests at a time, and those beyond need another, which is not let in:" + waits
+	f.Prediction = &diagnose.Prediction{Resource: "unknown", Text: "with more files writes take no longer than the API server works on them"}
 }

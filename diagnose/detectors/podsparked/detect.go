@@ -172,7 +172,7 @@ func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
 		f.Evidence = append(f.Evidence, e)
 		for _, t := range v.TalksOf(func(t *diagnose.Talk) bool { return t.Resource == "nodes" && strings.HasPrefix(t.Verb, "delete") }) {
 			f.Summary += fmt.Sprintf(" %s deleted nodes, by %d requests.", t.Agent, t.Count)
-			f.Evidence = append(f.Evidence, diagnose.Evidence{Kind: "rate", Ref: "requests: delete nodes", Value: float64(t.Count), Unit: "requests", Text: "of " + t.Agent})
+			f.Evidence = append(f.Evidence, diagnose.Evidence{Kind: "rate", Ref: "requests: delete nodes", Value: float64(t.Count), Unit: "requests", Text: "node deletions by " + t.Agent})
 		}
 		f.Advice.Text = "Look at who deletes nodes (kubedyno requests RECORDING --by userAgent,verb,resource), and register them again: a kubelet does it when it starts. If they are there (kubectl get nodes), look at what the scheduler's log says of its watches."
 	}

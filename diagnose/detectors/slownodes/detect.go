@@ -35,7 +35,7 @@ time. The control plane has nothing to do meanwhile.
 On a busy machine with simulated nodes: their requests, what watches take and threads that wait for a CPU are at most a fifth of what a pod takes to start, the API server refuses less than a fifth of what nodes ask for, nine of ten pods come, and the nodes' own clocks say that it is they, or pods of one node become running at intervals that vary by a quarter at most; the rest is charged.
 Where pods of one node become running one after the other, evenly spaced, and one that found the node idle took about as long, the node works on one at a time: the finding says so, and how long each takes. Where the nodes' own clocks are recorded (kubelet_image_pull_duration_seconds, kubelet_run_podsandbox_duration_seconds), pulls or sandboxes that took at least half of what pods lost are named; 0.3 s for a sandbox are usual, or three fifths of the start delay that an experiment sets, and count for nothing.
 
-**Contradicting.** Simulated nodes that are late against their own draw (nodes-late) are the harness' fault. A full machine or a starved API server delays watch events and reports.
+**Contradicting.** Simulated nodes that waited for the API server's answers for at least half of what their pods lost (kubedyno_hollow_start_wait_seconds less _start_lateness_seconds). Simulated nodes that are late against their own draw (nodes-late) are the harness' fault. A full machine or a starved API server delays watch events and reports.
 
 **Look-alikes.** nodes-refused (the API server refuses the tokens of pods, or the reports). Slow delivery of watch events to nodes: then stage observe and other watchers are late too. Volumes that are attached late: the finding says which step.`,
 	Detect: detect,
@@ -65,6 +65,9 @@ func detect(v *diagnose.View, earlier []diagnose.Finding) diagnose.Outcome {
 	// What passes outside of the nodes is known of pods that came.
 	if busy != "" && (!known || outside > beside*perPod || 10*v.Counts.Stuck > v.Counts.Running) {
 		return diagnose.NotThere("pods start late, but %s", busy)
+	}
+	if waited, ok := answers(v); ok && waited >= most*lost/n {
+		return diagnose.NotThere("pods start late, and their nodes waited for the API server's answers for %.1f s of %.1f", waited, perPod)
 	}
 	for _, f := range earlier {
 		if f.Class == diagnose.HarnessHit && f.Stage == diagnose.Start {
@@ -150,6 +153,15 @@ func elsewhere(v *diagnose.View) (seconds float64, known bool) {
 	}
 	delay, _ := v.RunDelay(diagnose.Hollow, v.Load)
 	return seconds + delay, true
+}
+
+// answers is what simulated nodes waited for answers of the API server before a pod
+// could run, in seconds a pod: a node tells of its pods one after the other, so that a slow answer delays those behind
+// it, and a request may wait before the server's clock starts.
+func answers(v *diagnose.View) (seconds float64, ok bool) {
+	all, n, ok := v.Mean(diagnose.Hollow, "kubedyno_hollow_start_wait_seconds", nil)
+	own, _, okOwn := v.Mean(diagnose.Hollow, "kubedyno_hollow_start_lateness_seconds", nil)
+	return all - own, ok && okOwn && n > 0
 }
 
 // failing is the share of failures from which nodes are not to blame for what they

@@ -14,6 +14,9 @@ const (
 	full, spare = 0.95, 0.6
 	// used is the share of the full CPUs that the components together must have used.
 	used = 0.75
+	// waits is how long threads must wait for a CPU, in seconds a second and in times of
+	// what they ran: alone on a CPU a component of Go waits for itself at most.
+	waits = 0.5
 )
 
 // Detector finds the cause.
@@ -24,6 +27,8 @@ var Detector = diagnose.Detector{
 
 **Evidence.** Over the plateau at least one of the machine's CPUs was 95 % busy while the others were 60 % busy or less on average, and pods lost time. Two or more components run fewer of Go's threads at a time than the machine has CPUs
 (go_sched_gomaxprocs_threads, which follows the affinity), none more than there are full CPUs, and together they used at least 75 % of these.
+
+Or one and more of these ran for less than that and their threads waited at least as long as they ran, half a thread all the time: others have the CPU that they are tied to, whoever they are.
 
 **Prediction.** The CPUs that they are tied to, divided by what a pod costs all components together, is the most.
 
@@ -69,6 +74,11 @@ func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
 		}
 	}
 	share := cpu / (float64(len(busy)) * v.Plateau.Seconds())
+	if share < used && v.Symptom() {
+		if f, ok := crowded(v, names, busy, rest); ok {
+			return diagnose.Found(f)
+		}
+	}
 	switch {
 	case len(names) < 2:
 		return diagnose.NotThere("%s of the machine is busy, but components may run on others", named(busy))
@@ -104,6 +114,56 @@ func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
 		f.Claims[s.Name] = *s.ExcessSeconds
 	}
 	return diagnose.Found(f)
+}
+
+// crowded is the finding of components that wait for others on the CPUs that they are
+// tied to; ok is false where none does, or nothing waits for them.
+func crowded(v *diagnose.View, tied, busy []string, rest float64) (f diagnose.Finding, ok bool) {
+	f = diagnose.Finding{
+		Class: diagnose.Bottleneck, Component: diagnose.Machine, Resource: "cpu", Sources: 2,
+		Claims:    map[string]float64{},
+		Evidence:  []diagnose.Evidence{{Kind: "busy", Ref: "cores", Value: rest, Unit: "1", Text: fmt.Sprintf("%.0f %% busy are the machine's other CPUs, and %s %.0f %% or more", 100*rest, named(busy), 100*full)}},
+		Advice:    diagnose.Advice{Text: "Let it run on more CPUs, or take away from these what else runs there: look at its affinity (taskset -cp PID; Cpus_allowed_list in /proc/PID/status), at the cpuset of its cgroup (cpuset.cpus.effective) and at AllowedCPUs= of its systemd slice, and by top at who has these CPUs. The price: other CPUs are no longer free for whatever they were kept for."},
+		RefutedBy: "a run on all CPUs in which pods do not come faster",
+	}
+	var names []string
+	var ran, waited float64
+	for _, c := range tied {
+		cpu, okCPU := v.CPU(c, v.Plateau)
+		delay, okDelay := v.RunDelay(c, v.Plateau)
+		if !okCPU || !okDelay || delay < waits*v.Plateau.Seconds() || delay < cpu {
+			continue
+		}
+		names = append(names, c)
+		ran, waited = ran+cpu, waited+delay
+		f.Evidence = append(f.Evidence, diagnose.Evidence{Kind: "wait", Ref: "processes: run_delay_s of " + c, Value: delay, Unit: "s", Text: fmt.Sprintf("that threads of %s were ready to run and had no CPU, and %.1f s that they ran, in %.0f s", c, cpu, v.Plateau.Seconds())})
+		for _, s := range v.LostStages() {
+			if !diagnose.Concerns(c, s.Name) {
+				continue
+			}
+			if f.Stage == "" {
+				f.Stage = s.Name
+			}
+			f.Claims[s.Name] = *s.ExcessSeconds
+		}
+	}
+	if len(f.Claims) == 0 {
+		return f, false
+	}
+	if f.Stage == diagnose.Scheduling {
+		f.Stage = diagnose.Queue
+	}
+	who, are := strings.Join(names, ", "), "are"
+	if len(names) == 1 {
+		f.Component, are = names[0], "is"
+	}
+	f.Cause = fmt.Sprintf("%s %s tied to %s of the machine, which others use", who, are, named(busy))
+	f.Summary = fmt.Sprintf("%s %s tied to %s of the machine, and others use it as well: of %.0f s threads ran for %.1f s and waited for %.1f s, while the machine's other CPUs are %.0f %% busy and pods wait.", who, are, named(busy), v.Plateau.Seconds(), ran, waited, 100*rest)
+	f.Evidence = append(f.Evidence, diagnose.Evidence{Kind: "config", Ref: "go_sched_gomaxprocs_threads", Value: float64(len(busy)), Unit: "threads", Text: fmt.Sprintf("of Go at a time at most, on a machine with %d CPUs", v.Meta.Machine.CPUs)})
+	if foreign, has := v.Foreign(v.Plateau); has && foreign > 0 {
+		f.Evidence = append(f.Evidence, diagnose.Evidence{Kind: "busy", Ref: "machine, processes", Value: foreign, Unit: "s", Text: "of CPU used by processes that do not belong to this run"})
+	}
+	return f, true
 }
 
 // named are CPUs by their numbers.
