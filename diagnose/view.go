@@ -116,6 +116,7 @@ type View struct {
 
 	calibration *record.Calibration // nil where no healthy runs are known
 	logged      map[string]map[string]Logged
+	lateScrape  *time.Time // see scrapedAfter; nil until asked for
 	paths       map[string]*functions.Spending
 	features    map[string]float64
 	rhythms     []spikes.Row
@@ -508,7 +509,32 @@ func (v *View) metricWindow() record.Window {
 			tail = time.Duration(o.IntervalSeconds * float64(time.Second))
 		}
 	}
-	return record.Window{Start: v.Load.Start, End: v.Load.End.Add(tail)}
+	w := record.Window{Start: v.Load.Start, End: v.Load.End.Add(tail)}
+	if v.lateScrape == nil {
+		at := v.scrapedAfter()
+		v.lateScrape = &at
+	}
+	if v.lateScrape.After(w.End) {
+		w.End = *v.lateScrape
+	}
+	return w
+}
+
+// latestScrape is how long after the load a scrape of it may come.
+const latestScrape = 20 * time.Second
+
+// scrapedAfter is when the API server was scraped first after the load, where that was
+// later than it was due: one that is too busy to answer tells of the load afterwards. It
+// is zero where nobody knows.
+func (v *View) scrapedAfter() time.Time {
+	for _, s := range v.points(APIServer, "go_sched_gomaxprocs_threads", nil, record.Window{Start: v.Load.End, End: v.Load.End.Add(latestScrape)}) {
+		for _, p := range s.Points {
+			if !p.Time.Before(v.Load.End) {
+				return p.Time
+			}
+		}
+	}
+	return time.Time{}
 }
 
 // Stage is the accounting of one stage, or of Scheduling.

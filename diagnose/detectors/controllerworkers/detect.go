@@ -44,7 +44,7 @@ var Detector = diagnose.Detector{
 **Evidence.** The workers are busy: workqueue_work_duration_seconds_sum grows by at least 0.85 s a second for each of them; keys wait at least 0.25 s for one
 (workqueue_queue_duration_seconds); pods lose time in stage controller.
 
-**Contradicting.** Answers of the API server that are slow, long on their way, or refusals for want of a seat: workers wait for them, and more workers would too. Where there are fewer workers than by default, the part of the wait that those missing would have taken away counts all the same. Less than half of the workers' time may be waiting in the client's limiter (rest_client_rate_limiter_duration_seconds); else that is the cause. One object cannot be
+**Contradicting.** Answers of the API server that are slow, long on their way, or refusals for want of a seat: workers wait for them, and more workers would too. So it is where kube-controller-manager itself stood still or had no CPU. Where there are fewer workers than by default, the part of the wait that those missing would have taken away counts all the same. Less than half of the workers' time may be waiting in the client's limiter (rest_client_rate_limiter_duration_seconds); else that is the cause. One object cannot be
 worked on by two workers: with a single owner of pods this cause is ruled out.
 
 **Look-alikes.** controller-limit (the wait is inside the limiter); a slow API server (each request takes long: then the machine, its quota or etcd are found first); slow start of one ReplicaSet.`,
@@ -74,7 +74,8 @@ func detect(v *diagnose.View, earlier []diagnose.Finding) diagnose.Outcome {
 	for _, f := range earlier {
 		far := f.Component == diagnose.ControllerManager && f.Resource == "network"
 		refused := f.Resource == "apf" && f.Claims[diagnose.Controller] > 0
-		if far || refused {
+		stopped := f.Component == diagnose.ControllerManager && f.Resource == "cpu" && f.Claims[diagnose.Controller] > 0
+		if far || refused || stopped {
 			slow, answers = true, f.Cause
 		}
 	}
@@ -120,7 +121,7 @@ func detect(v *diagnose.View, earlier []diagnose.Finding) diagnose.Outcome {
 			claim *= 1 - workers/q.workers
 			slowly = fmt.Sprintf(" Its workers wait for slow answers (%s), but it had %g of them by default, which would have got through %.1f times as much.", answers, q.workers, q.workers/workers)
 		} else if slow {
-			clear += fmt.Sprintf("; the workers of %s were busy, but waiting for slow answers: %s", q.name, answers)
+			clear += fmt.Sprintf("; the workers of %s were busy, but waiting: %s", q.name, answers)
 			continue
 		}
 		more := min(float64(len(owners)), 4*workers)
