@@ -4,9 +4,11 @@ import (
 	"math"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/kubedyno/kubedyno/diagnose"
 	"github.com/kubedyno/kubedyno/diagnose/diagnosetest"
+	"github.com/kubedyno/kubedyno/record"
 )
 
 func view(t *testing.T, words string) *diagnose.View {
@@ -84,6 +86,53 @@ func TestCounters(t *testing.T) {
 	}
 	if _, ok := v.RestRate(diagnose.Etcd, "etcd_server_proposals_failed_total", nil); ok {
 		t.Error("rest of a component that was not scraped")
+	}
+}
+
+// lateScrape is a source whose API server was scraped first so long after the load.
+type lateScrape struct {
+	diagnose.Source
+	at    time.Time
+	asked record.Window // of the last counter
+}
+
+func (s *lateScrape) Points(metric string, match diagnose.Labels, w record.Window) ([]record.Series, error) {
+	if metric == "go_sched_gomaxprocs_threads" && w.Contains(s.at) {
+		return []record.Series{{Points: []record.Point{{Time: s.at, Value: 2}}}}, nil
+	}
+	return s.Source.Points(metric, match, w)
+}
+
+func (s *lateScrape) Increase(metric string, match diagnose.Labels, w record.Window) (float64, bool, error) {
+	s.asked = w
+	return s.Source.Increase(metric, match, w)
+}
+
+// What a busy API server did under the load is in the scrape that comes after it.
+func TestLateScrape(t *testing.T) {
+	r, err := diagnosetest.Parse(measured)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct{ after, want time.Duration }{
+		{time.Second, 5 * time.Second}, // the interval is as good as it was
+		{12 * time.Second, 12 * time.Second},
+		{time.Minute, 5 * time.Second}, // that tells of something else
+	} {
+		s := &lateScrape{Source: r}
+		v, err := diagnose.NewView(s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.at = v.Load.End.Add(c.after)
+		v, err = diagnose.NewView(s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		v.Increase(diagnose.APIServer, "apiserver_request_total", nil)
+		if got := s.asked.End.Sub(v.Load.End); got != c.want {
+			t.Errorf("scraped %v after the load: counters until %v after it, want %v", c.after, got, c.want)
+		}
 	}
 }
 
