@@ -119,7 +119,7 @@ func detect(v *diagnose.View, earlier []diagnose.Finding) diagnose.Outcome {
 			// Slow answers keep as many workers as there are busy. What those would have
 			// done that somebody took away is no slow answer's doing.
 			claim *= 1 - workers/q.workers
-			slowly = fmt.Sprintf(" Its workers wait for slow answers (%s), but it had %g of them by default, which would have got through %.1f times as much.", answers, q.workers, q.workers/workers)
+			slowly = fmt.Sprintf(" Its workers wait for something else (%s), but it had %g of them by default, which would have got through %.1f times as much.", answers, q.workers, q.workers/workers)
 		} else if slow {
 			clear += fmt.Sprintf("; the workers of %s were busy, but waiting: %s", q.name, answers)
 			continue

@@ -113,5 +113,5 @@ func QuickOf(v *diagnose.View, component string) Quick {
 func (q Quick) None() bool { return q.known && q.Quick <= few*q.All }
 
 // NoneBefore says that hardly any was before the load either, when a way that is long
-// was as long.
+// was as long. Where none was sent before it, only those of the load tell.
 func (q Quick) NoneBefore() bool { return q.None() && q.before <= few*q.allBefore }
