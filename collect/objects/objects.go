@@ -362,7 +362,7 @@ func (c *Collector) tie(at time.Time, x *pod, p *sight) {
 // kinds of what operations name by resource.
 var kinds = map[string]string{
 	"pods": "Pod", "deployments": "Deployment", "replicasets": "ReplicaSet", "statefulsets": "StatefulSet",
-	"daemonsets": "DaemonSet", "jobs": "Job",
+	"daemonsets": "DaemonSet", "jobs": "Job", "replicationcontrollers": "ReplicationController",
 }
 
 // Submitted tells of an operation that asked for pods, before or after they

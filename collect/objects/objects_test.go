@@ -407,6 +407,30 @@ func TestOperations(t *testing.T) {
 	}
 }
 
+// The pods of every kind of controller have the times of what asked for them.
+func TestControllersPods(t *testing.T) {
+	s := newServer(t)
+	c, r, stop := start(t, s)
+	of := map[string]string{
+		"replicasets": "ReplicaSet", "replicationcontrollers": "ReplicationController", "statefulsets": "StatefulSet", "daemonsets": "DaemonSet", "jobs": "Job",
+	}
+	for resource, kind := range of {
+		sent := time.Now().UnixMicro()
+		c.Submitted(record.Operation{Phase: "steady", Verb: "create", Resource: resource, Namespace: "default", Name: resource, SentMicros: sent, DoneMicros: sent + 1})
+		s.put(resource+"-1", func(p *corev1.Pod) {
+			yes := true
+			p.OwnerReferences = []metav1.OwnerReference{{Kind: kind, Name: resource, Controller: &yes}}
+		})
+	}
+	wait4(t, c, "steady", Created, len(of))
+	stop()
+	for resource, kind := range of {
+		if p := r.named(t, resource+"-1"); p.Owner != kind+"/"+resource || p.SentMicros == 0 {
+			t.Errorf("%+v", p)
+		}
+	}
+}
+
 // Across disconnects nothing is lost and nothing counts twice. What happened
 // meanwhile is late, and the stretch is a gap.
 func TestDisconnects(t *testing.T) {
