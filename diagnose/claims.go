@@ -54,7 +54,7 @@ type ClaimStep struct {
 // accountClaims follows the claims of the measured phases.
 func (v *View) accountClaims() error {
 	expected := v.Meta.Workload.ExpectedClaims
-	if expected == 0 {
+	if expected == 0 || v.WarmUp != "" {
 		return nil
 	}
 	k := &Claims{Expected: expected, Groups: []ClaimGroup{}}
@@ -65,7 +65,7 @@ func (v *View) accountClaims() error {
 	}
 	asked := map[string]bool{} // namespace/name, of the measured phases
 	named := map[string]bool{} // of all
-	window, hasWindow := v.src.Steady()
+	window, hasWindow := v.loadPhases()
 	steady := v.steadyPhases()
 	for _, o := range ops {
 		if o.Resource != "persistentvolumeclaims" {
@@ -194,8 +194,11 @@ func (k *Claims) judgeFailures(o record.Objective) record.Objective {
 	return o
 }
 
-// steadyPhases are the names of the measured phases.
+// steadyPhases are the names of the measured phases, or of what is judged in their place.
 func (v *View) steadyPhases() map[string]bool {
+	if v.WarmUp != "" {
+		return map[string]bool{v.WarmUp: true}
+	}
 	steady := map[string]bool{}
 	for _, p := range v.Meta.Phases {
 		if p.Kind == record.PhaseSteady {

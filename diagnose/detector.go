@@ -328,6 +328,9 @@ func (v *View) Invalid() []string {
 		}
 		why = append(why, "the recording is "+reason)
 	}
+	if v.WarmUp != "" {
+		why = append(why, fmt.Sprintf("the load never began: what follows is of phase %s, which warms up", v.WarmUp))
+	}
 	why = append(why, m.Invalid...)
 	c := v.Counts
 	switch {

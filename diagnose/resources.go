@@ -6,7 +6,6 @@ import (
 	"math"
 	"slices"
 	"sort"
-	"strconv"
 	"strings"
 	"time"
 
@@ -464,13 +463,7 @@ func (v *View) accountResources() {
 		add(Resource{Name: "WAL sync of etcd", Component: Etcd, Kind: "disk", BusySeconds: busy, Servers: 1, Demand: busy / n,
 			Utilisation: min(1, busy/v.metricWindow().Seconds()), Note: "one sync carries all writes that wait, so no bound follows from it"})
 	}
-	workers := 5.0
-	if x, set, _ := v.Flag(ControllerManager, "concurrent-replicaset-syncs"); set {
-		if n, err := strconv.ParseFloat(x, 64); err == nil {
-			workers = n
-		}
-	}
-	single("replicaset workers", ControllerManager, "workers", "workqueue_work_duration_seconds_sum", map[string]string{"name": "replicaset"}, max(1, workers), "a worker waits in the client limiter too")
+	single("replicaset workers", ControllerManager, "workers", "workqueue_work_duration_seconds_sum", map[string]string{"name": ReplicaSets.Queue}, ReplicaSets.Workers(v), "a worker waits in the client limiter too")
 
 	for _, s := range v.Streams() {
 		l := v.Limit(s.Program)

@@ -138,6 +138,7 @@ var Metrics = []string{
 	"kubelet_image_pull_duration_seconds_sum",
 	"kubelet_run_podsandbox_duration_seconds_count",
 	"kubelet_run_podsandbox_duration_seconds_sum",
+	"leader_election_master_status",
 	"node_collector_unhealthy_nodes_in_zone",
 	"node_collector_zone_size",
 	"process_max_fds",

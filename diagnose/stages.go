@@ -281,7 +281,7 @@ func (v *View) unborn() (all []struct {
 	op   *record.Operation
 	pods int
 }) {
-	seen := map[string]int{}
+	seen, ownerless := map[string]int{}, v.ownerless()
 	for _, p := range v.Pods {
 		if p.CreatedMicros != 0 {
 			seen[p.Namespace+"/"+OwnerName(p.Owner)]++
@@ -289,7 +289,13 @@ func (v *View) unborn() (all []struct {
 	}
 	for i := range v.Operations {
 		o := &v.Operations[i]
-		if n := int(o.Pods) - seen[o.Namespace+"/"+o.Name]; n > 0 && makesOwner(o) {
+		n := int(o.Pods) - seen[o.Namespace+"/"+o.Name]
+		if makesOwner(o) && n > 0 { // whose they are is not written on these
+			mine := min(n, ownerless[o.Namespace])
+			n -= mine
+			ownerless[o.Namespace] -= mine
+		}
+		if n > 0 && makesOwner(o) {
 			all = append(all, struct {
 				op   *record.Operation
 				pods int
@@ -297,6 +303,53 @@ func (v *View) unborn() (all []struct {
 		}
 	}
 	return all
+}
+
+// ownerless counts the pods that a controller has made and that do not name it, by
+// namespace: those of a load that has made none itself.
+func (v *View) ownerless() map[string]int {
+	n := map[string]int{}
+	if !v.HasOperations || slices.ContainsFunc(v.Operations, func(o record.Operation) bool { return o.Resource == "pods" }) {
+		return n
+	}
+	for _, p := range v.Pods {
+		if p.CreatedMicros != 0 && p.Owner == "" {
+			n[p.Namespace]++
+		}
+	}
+	return n
+}
+
+// Ownerless is how many pods of controllers do not name their owner.
+func (v *View) Ownerless() (pods int) {
+	for _, n := range v.ownerless() {
+		pods += n
+	}
+	return pods
+}
+
+// Awaited is what pods lost in a stage while requests for them were made: Excess, without
+// the time that pods which never came have waited after the last create of any was
+// granted. Who does not ask waits for no answer.
+func (v *View) Awaited(stage string) float64 {
+	lost := v.Excess(stage)
+	if stage != Controller || lost == 0 || !v.HasRequests {
+		return lost
+	}
+	var last *record.Request
+	for i := range v.Requests {
+		if r := &v.Requests[i]; r.Verb == "create" && (r.Resource == "pods" || r.Resource == "replicasets") && r.Subresource == "" && !harnessAgent(r.UserAgent) {
+			last = r
+		}
+	}
+	if last == nil || last.DoneMicros == 0 || last.Code >= 400 { // it may be about to try again
+		return lost
+	}
+	silent := 0.0
+	for _, late := range v.unborn() {
+		silent += float64(late.pods) * max(0, v.Span()-v.sec(max(last.DoneMicros, late.op.DoneMicros)))
+	}
+	return max(0, lost-silent)
 }
 
 // NeverCreated counts the pods that were asked for and that no controller created, by

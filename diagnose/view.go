@@ -71,6 +71,9 @@ type View struct {
 	// Unbegun says that the run failed before anything was asked for. Then Load is all
 	// of the run.
 	Unbegun bool
+	// WarmUp is the phase in which the run ended before its measured load began; it is
+	// judged in the load's place then. Empty where there was a load.
+	WarmUp string
 	// EndsBound says that a pod's way ends when it is bound: the nodes are
 	// objects that were seeded, and nobody starts pods on them.
 	EndsBound bool
@@ -166,8 +169,9 @@ func (v *View) read() error {
 	if err != nil {
 		return err
 	}
+	v.WarmUp = warmUp(v.Meta)
 	steady := v.steadyPhases()
-	window, hasWindow := v.src.Steady()
+	window, hasWindow := v.loadPhases()
 	for _, p := range pods {
 		at := firstSet(p.DueMicros, p.CreatedMicros)
 		if measured(steady, p.Phase, window, hasWindow, at) {
@@ -258,6 +262,30 @@ func (v *View) selectRequests(all []record.Request) {
 	b = min(a, from(func(at time.Time) bool { return !at.Before(v.Rest.End) }))
 	a = min(b, from(func(at time.Time) bool { return !at.Before(v.Rest.Start) }))
 	v.RestRequests = all[a:b:b]
+}
+
+// warmUp is the phase in which a run ended before its load began; empty where it came
+// to its load, or ended elsewhere.
+func warmUp(m record.Meta) string {
+	if m.Status == record.StatusComplete || loaded(m, forever) || len(m.Phases) == 0 {
+		return ""
+	}
+	if last := m.Phases[len(m.Phases)-1]; last.Kind == record.PhaseWarmUp {
+		return last.Name
+	}
+	return ""
+}
+
+// forever is later than any phase.
+var forever = time.Unix(1<<40, 0)
+
+// loadPhases is from the start of the first phase that is judged to the end of the
+// last; false where there was none.
+func (v *View) loadPhases() (record.Window, bool) {
+	if v.WarmUp == "" {
+		return v.src.Steady()
+	}
+	return v.Meta.Phases[len(v.Meta.Phases)-1].Window(), true
 }
 
 // measured says whether something belongs to the measured load. Without
@@ -387,7 +415,7 @@ func (v *View) Missed(o *record.Operation) bool {
 	if o.SentMicros != 0 {
 		return false
 	}
-	w, ok := v.src.Steady()
+	w, ok := v.loadPhases()
 	return v.Meta.Status == record.StatusComplete || !ok || o.DueMicros <= w.End.Add(-brink).UnixMicro()
 }
 
@@ -404,7 +432,7 @@ func (v *View) count() {
 			c.Errors++
 		}
 	}
-	if v.Meta.Workload.ExpectedPods > 0 {
+	if v.Meta.Workload.ExpectedPods > 0 && v.WarmUp == "" {
 		c.Expected = v.Meta.Workload.ExpectedPods
 	}
 	for _, p := range v.Pods {

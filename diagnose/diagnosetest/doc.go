@@ -58,6 +58,7 @@
 //	stuck 3 deleted                 the former, since somebody deleted them
 //	refused 500 for 20s             each pod that a controller creates, so that none comes
 //	paused for 20s                  each Deployment, so that no pod comes
+//	warm-up                         the run failed in its warm-up, and the pods are of that
 //	status interrupted              how the recording ended, here while pods were still coming
 //	no audit|metrics|processes|machine
 //	no flags                        an existing cluster: only the harness is known

@@ -30,6 +30,7 @@ type Run struct {
 	exits     []record.ProcessExit
 	counters  []counter
 	steady    record.Window
+	unsteady  bool    // it was no steady phase
 	end       float64 // of the load, seconds
 	missing   map[string]bool
 
@@ -97,6 +98,7 @@ type script struct {
 	taken                 bool  // the stuck ones were deleted
 	refused               int32 // the code of each answer to a controller's pod; 0: none is refused
 	refusedFor            float64
+	warmUp                bool    // the run ended in its warm-up, and the pods are of that
 	pausedFor             float64 // how long Deployments were paused, to the end; 0: none was
 	watchedFor            float64 // nothing is loaded
 	status                record.Status
@@ -321,6 +323,8 @@ func (s *script) say(w []string) (err error) {
 		s.refused, s.refusedFor = int32(num(1)), dur(3).Seconds()
 	case "paused":
 		s.pausedFor = dur(2).Seconds()
+	case "warm-up":
+		s.warmUp, s.status = true, record.StatusFailed
 	case "status":
 		s.status = record.Status(word(1))
 	case "no":
@@ -712,6 +716,10 @@ func (s *script) describe(r *Run) {
 			{Name: "load", Kind: record.PhaseSteady, Start: r.steady.Start, End: r.steady.End},
 		},
 	}
+	if s.warmUp {
+		r.unsteady, m.Phases[1].Kind = true, record.PhaseWarmUp
+		m.Workload.ExpectedPods = 10 * s.pods // of the load, which never began
+	}
 	if s.deployments > 0 {
 		m.Workload.Controller = "Deployment"
 	}
@@ -770,7 +778,7 @@ func flags(l limit) []string {
 }
 
 func (r *Run) Meta() record.Meta                    { return r.meta }
-func (r *Run) Steady() (record.Window, bool)        { return r.steady, true }
+func (r *Run) Steady() (record.Window, bool)        { return r.steady, !r.unsteady }
 func (r *Run) Exits() ([]record.ProcessExit, error) { return table(r, "exits", r.exits) }
 func (r *Run) Calibration() (*record.Calibration, error) {
 	if r.calibration == nil {

@@ -23,7 +23,7 @@ var words = setOf(`
 	control controller controllermanager controllers controlplane conversion conversions converter copy core coredns cost count counter cpu create created creating creation creator credential credentials critical cronjob crd crds csi csr current custom
 	daemon daemonset daemonsets data database date day db dead deadline debug decode default defaults defrag degraded delay delete deleted deleting deletion demo density deploy deployment deployments
 	desired detach detached detector dev device devices devtmpfs dialer dial disabled discovery disk dispatch disruption distributed dns docker done down drain driver drivers drop dropped dry dual dump
-	duration dynamic each echo edge edit empty enable enabled end endpoint endpoints endpointslice endpointslices engine entry env environment ephemeral equal error errors establishing
+	duration dynamic each echo edge edit election empty enable enabled end endpoint endpoints endpointslice endpointslices engine entry env environment ephemeral equal error errors establishing
 	etcd etcdserver eval event events evict evicted eviction example exec executing exempt existing exit expand expansion expired experiment export exporter extension external
 	factory fail failed failure failures fair fairness false fanout fast feature fetch field fields file files filesystem filter final finalizer finalizers finished first flag flags flow flowcontrol flush
 	found free front frontend fsync full func function gap garbage gate gateway gc generate generation generator generic get global go goroutine goroutines group groups grpc gone grow

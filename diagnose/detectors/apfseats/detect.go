@@ -29,6 +29,9 @@ const (
 	rejected = 0.2
 	// defaults of --max-requests-inflight and --max-mutating-requests-inflight.
 	inflight, mutating = 400, 200
+	// gone and missed are how many requests of the load, refused with 429, and which part
+	// of all of its are no accident.
+	gone, missed = 10, 0.05
 	// pause is for how many seconds a refused client waits: the Retry-After of such an
 	// answer, which client-go heeds.
 	pause = 1.0
@@ -49,6 +52,8 @@ var Detector = diagnose.Detector{
 component at its quota. The limits in the flags, below their defaults, are a second source, and so are 429s in the audit log.
 
 **Without priority and fairness** (--enable-priority-and-fairness=false) nothing queues: what comes beyond the limits is refused at once, and asks again after a second (apiserver_request_terminations_total with code 429, beyond what priority and fairness rejected). A stage is charged with these seconds, against those that its requests took; with half of them where the API server is also stopped by a CPU quota of its own in half of the periods, for requests that take long fill the places.
+
+**The load's own requests** that are refused count by the pods that never came: unlike client-go, whoever measures an open load does not ask again. More at once than a level has seats and places in its queues is refused on a machine with room and on a full one.
 
 **Look-alikes.** A full CPU: seats are taken because execution is slow, and more of them would make it slower (machine-cpu, component-cpu). Only one level full, by one client: the same finding names the level; give that client a FlowSchema of its own.
 
@@ -100,6 +105,9 @@ func detect(v *diagnose.View, earlier []diagnose.Finding) diagnose.Outcome {
 	reads, writes := seatsByFlags(v, set)
 	total := reads + writes // one pool of seats
 	if up := v.Upstream(); up != "" && len(set) == 0 {
+		if f, found := tooManyAtOnce(v, refused); found {
+			return diagnose.Found(f)
+		}
 		return diagnose.NotThere("requests waited %.0f ms for a seat, because %s and they hold their seats longer", 1000*mean, up)
 	}
 	text, suffers := v.Suffers()
@@ -158,7 +166,7 @@ func detect(v *diagnose.View, earlier []diagnose.Finding) diagnose.Outcome {
 		if s.Name == diagnose.Queue || s.Name == diagnose.Decide {
 			continue // no request of the scheduler stands between a pod and its decision
 		}
-		x := max(shareOf(v, s.Name, share), paused(v, s.Name, lost)) * *s.ExcessSeconds
+		x := max(shareOf(v, s.Name, share), paused(v, s.Name, lost)) * v.Awaited(s.Name)
 		claimed += x
 		x *= left
 		f.Claims[s.Name] = x
@@ -185,12 +193,61 @@ func detect(v *diagnose.View, earlier []diagnose.Finding) diagnose.Outcome {
 		f.Advice.Text = fmt.Sprintf("Find who fills priority level %s (kubedyno requests), give that client a FlowSchema and a level of its own, or raise nominalConcurrencyShares of the level. The price: shares are taken from the other levels.", worst)
 	}
 	f.Prediction = &diagnose.Prediction{Resource: "unknown", Text: fmt.Sprintf("with seats enough a request takes %.0f %% less time", 100*share)}
+	refusedForGood(v, &f)
 	if !slow && len(set) == 0 {
 		f.RefutedBy = "a run in which that level refuses nothing and pods come no faster"
 		f.Prediction.Text = "who is not refused does not wait for a second"
 		f.Advice.Text = fmt.Sprintf("Give priority level %s seats (nominalConcurrencyShares) and a queue (limitResponse of type Queue), or send its requests elsewhere (kubectl get flowschemas). The price: shares are taken from the other levels.", worst)
 	}
 	return diagnose.Found(f)
+}
+
+// refusedForGood charges a finding with the pods of those of the load's requests that
+// were refused with 429. ok is false where they were few.
+func refusedForGood(v *diagnose.View, f *diagnose.Finding) (requests int, ok bool) {
+	all, pods := 0, 0
+	for _, o := range v.Operations {
+		if o.SentMicros == 0 || o.Code == 0 {
+			continue
+		}
+		all++
+		if o.Code == 429 {
+			requests++
+			pods += int(o.Pods)
+		}
+	}
+	if requests < gone && requests < all || float64(requests) < missed*float64(all) || pods == 0 || v.Counts.Expected == 0 {
+		return requests, false
+	}
+	f.Class, f.MissingShare = diagnose.Bottleneck, min(1, float64(pods)/float64(max(pods, v.Counts.Expected-v.Arrived())))
+	if f.Stage == "" {
+		f.Stage = diagnose.Accept
+	}
+	f.Suffered = fmt.Sprintf("%d pods never came", pods)
+	f.Summary += fmt.Sprintf(" %d of the load's %d requests were refused, and nobody makes them again.", requests, all)
+	f.Evidence = append(f.Evidence, diagnose.Evidence{Kind: "rate", Ref: "operations: code", Value: float64(requests) / float64(all), Unit: "1", Text: fmt.Sprintf("%d of the load's %d requests were refused with 429", requests, all)})
+	return requests, true
+}
+
+// tooManyAtOnce is what is found of a full machine whose requests hold their seats
+// long: no more than what the load lost for good.
+func tooManyAtOnce(v *diagnose.View, refused []diagnose.Part) (f diagnose.Finding, found bool) {
+	if len(refused) == 0 {
+		return f, false
+	}
+	level := refused[0]
+	f = diagnose.Finding{
+		Component: diagnose.APIServer, Stage: diagnose.Accept, Resource: "apf", Sources: 2,
+		Summary: fmt.Sprintf("More requests came at once than priority level %s has seats and places in its queues, and it refuses what finds none (429).", level.Label),
+		Evidence: []diagnose.Evidence{
+			{Kind: "rate", Ref: `apiserver_flowcontrol_rejected_requests_total{priority_level="` + level.Label + `"}`, Value: level.Value, Unit: "requests", Text: "were refused with 429 (queue full, or 15 s in it)"},
+		},
+		Advice:    diagnose.Advice{Text: fmt.Sprintf("Send fewer at a time (rate, or inFlight, of the phase), or ask again after a second, as client-go does. For a client that has to send so many at once: a FlowSchema and a priority level of its own, with longer queues (queueLengthLimit) than %s has. The price: what queues there takes memory, and is refused after 15 s all the same.", level.Label)},
+		RefutedBy: "a run that sends fewer at a time in which as many are refused",
+	}
+	n, ok := refusedForGood(v, &f)
+	f.Cause = fmt.Sprintf("%d requests of the load are refused, for they come at once", n)
+	return f, ok
 }
 
 // levelsByDefault are the priority levels that every API server has.
@@ -290,6 +347,7 @@ func refusedAtOnce(v *diagnose.View, rejected429 float64) (f diagnose.Finding, f
 	if v.HasRequests {
 		f.Sources++ // its own record of who was refused
 	}
+	defer func() { refusedForGood(v, &f) }()
 	text, suffers := v.Suffers()
 	if !suffers {
 		f.Summary += "; nothing was held up."
@@ -300,7 +358,7 @@ func refusedAtOnce(v *diagnose.View, rejected429 float64) (f diagnose.Finding, f
 		mine -= its
 	}
 	for _, s := range v.LostStages() {
-		x := *s.ExcessSeconds * paused(v, s.Name, refused) * mine
+		x := v.Awaited(s.Name) * paused(v, s.Name, refused) * mine
 		if x > 0 {
 			f.Claims[s.Name] = x
 		}

@@ -2,7 +2,6 @@ package controllerworkers
 
 import (
 	"fmt"
-	"strconv"
 
 	"github.com/kubedyno/kubedyno/diagnose"
 )
@@ -17,23 +16,6 @@ const (
 	// it as well.
 	limited = 0.5
 )
-
-// queue is a work queue of the controller manager on the way of pods.
-type queue struct {
-	name, flag string
-	workers    float64 // by default
-	owns       string  // what it makes pods for, as pods' owners say; empty: any
-}
-
-// The flags and defaults are those of v1.36.
-var queues = []queue{
-	{"replicaset", "concurrent-replicaset-syncs", 5, "ReplicaSet"},
-	{"deployment", "concurrent-deployment-syncs", 5, ""},
-	{"job", "concurrent-job-syncs", 5, "Job"},
-	{"statefulset", "concurrent-statefulset-syncs", 5, "StatefulSet"},
-	{"daemonset", "concurrent-daemonset-syncs", 2, "DaemonSet"},
-	{"replicationmanager", "concurrent-rc-syncs", 5, "ReplicationController"},
-}
 
 // Detector finds the cause.
 var Detector = diagnose.Detector{
@@ -82,8 +64,8 @@ func detect(v *diagnose.View, earlier []diagnose.Finding) diagnose.Outcome {
 	var clear string
 	assessed := false
 	throttled, hasThrottled := v.Increase(diagnose.ControllerManager, "rest_client_rate_limiter_duration_seconds_sum", nil)
-	for _, q := range queues {
-		match := diagnose.Labels{"name": q.name}
+	for _, q := range diagnose.PodControllers {
+		match := diagnose.Labels{"name": q.Queue}
 		work, ok := v.Increase(diagnose.ControllerManager, "workqueue_work_duration_seconds_sum", match)
 		if !ok {
 			continue
@@ -93,53 +75,48 @@ func detect(v *diagnose.View, earlier []diagnose.Finding) diagnose.Outcome {
 		if !ok || work == 0 {
 			continue
 		}
-		workers := q.workers
-		if x, set, _ := v.Flag(diagnose.ControllerManager, q.flag); set {
-			if n, err := strconv.ParseFloat(x, 64); err == nil && n > 0 {
-				workers = n
-			}
-		}
+		workers := q.Workers(v)
 		use := work / (workers * v.Plateau.Seconds())
 		switch {
 		case use < busy || wait < waiting:
-			clear += fmt.Sprintf("; the %g workers of %s were %.0f %% busy, a key waited %.3f s", workers, q.name, 100*min(1, use), wait)
+			clear += fmt.Sprintf("; the %g workers of %s were %.0f %% busy, a key waited %.3f s", workers, q.Queue, 100*min(1, use), wait)
 			continue
 		case float64(len(owners)) <= workers:
-			clear += fmt.Sprintf("; %s has %g workers for %d objects: each can have one", q.name, workers, len(owners))
+			clear += fmt.Sprintf("; %s has %g workers for %d objects: each can have one", q.Queue, workers, len(owners))
 			continue
 		case throttled >= limited*work:
-			clear += fmt.Sprintf("; the workers of %s were busy, but with waiting in the client's limiter (%.0f of %.0f s)", q.name, throttled, work)
+			clear += fmt.Sprintf("; the workers of %s were busy, but with waiting in the client's limiter (%.0f of %.0f s)", q.Queue, throttled, work)
 			continue
 		}
 		// The part of an object's time that it waited for a worker is measured, and
 		// stems from nothing else unless everything is full.
 		claim := lost * wait / (wait + work/keys)
 		slowly := ""
-		if slow && workers < q.workers {
+		if slow && workers < q.Default {
 			// Slow answers keep as many workers as there are busy. What those would have
 			// done that somebody took away is no slow answer's doing.
-			claim *= 1 - workers/q.workers
-			slowly = fmt.Sprintf(" Its workers wait for something else (%s), but it had %g of them by default, which would have got through %.1f times as much.", answers, q.workers, q.workers/workers)
+			claim *= 1 - workers/q.Default
+			slowly = fmt.Sprintf(" Its workers wait for something else (%s), but it had %g of them by default, which would have got through %.1f times as much.", answers, q.Default, q.Default/workers)
 		} else if slow {
-			clear += fmt.Sprintf("; the workers of %s were busy, but waiting: %s", q.name, answers)
+			clear += fmt.Sprintf("; the workers of %s were busy, but waiting: %s", q.Queue, answers)
 			continue
 		}
 		more := min(float64(len(owners)), 4*workers)
 		f := diagnose.Finding{
 			Class: diagnose.Bottleneck, Component: diagnose.ControllerManager, Stage: diagnose.Controller, Resource: "workers", Sources: 2,
-			Cause: fmt.Sprintf("--%s=%g: all workers of the %s controller are busy and objects queue", q.flag, workers, q.name),
+			Cause: fmt.Sprintf("--%s=%g: all workers of the %s controller are busy and objects queue", q.Flag, workers, q.Queue),
 			Summary: fmt.Sprintf("The %s controller works on %g objects at a time and has no worker free %.0f %% of the time; an object waits %.1f s for one, so its pods are created late.",
-				q.name, workers, 100*min(1, use), wait) + slowly,
+				q.Queue, workers, 100*min(1, use), wait) + slowly,
 			Claims: map[string]float64{diagnose.Controller: claim},
 			Direct: v.Upstream() == "",
 			Evidence: []diagnose.Evidence{
-				{Kind: "busy", Ref: fmt.Sprintf(`workqueue_work_duration_seconds_sum{component="kube-controller-manager",name=%q}`, q.name), Value: min(1, use), Unit: "1", Text: fmt.Sprintf("%.1f s of work by %g workers in %.1f s", work, workers, v.Plateau.Seconds())},
-				{Kind: "wait", Ref: fmt.Sprintf(`workqueue_queue_duration_seconds{component="kube-controller-manager",name=%q}`, q.name), Value: wait, Unit: "s", Text: fmt.Sprintf("a key waited %.2f s for a worker on average (n=%.0f)", wait, keys)},
-				{Kind: "config", Ref: diagnose.ControllerManager + ".args." + q.flag, Value: workers, Unit: "workers", Text: fmt.Sprintf("--%s=%g (default %g)", q.flag, workers, q.workers)},
+				{Kind: "busy", Ref: fmt.Sprintf(`workqueue_work_duration_seconds_sum{component="kube-controller-manager",name=%q}`, q.Queue), Value: min(1, use), Unit: "1", Text: fmt.Sprintf("%.1f s of work by %g workers in %.1f s", work, workers, v.Plateau.Seconds())},
+				{Kind: "wait", Ref: fmt.Sprintf(`workqueue_queue_duration_seconds{component="kube-controller-manager",name=%q}`, q.Queue), Value: wait, Unit: "s", Text: fmt.Sprintf("a key waited %.2f s for a worker on average (n=%.0f)", wait, keys)},
+				{Kind: "config", Ref: diagnose.ControllerManager + ".args." + q.Flag, Value: workers, Unit: "workers", Text: fmt.Sprintf("--%s=%g (default %g)", q.Flag, workers, q.Default)},
 			},
 			Advice: diagnose.Advice{
-				Text: fmt.Sprintf("Give the controller more workers: --%s=%.0f. The price is more requests at a time to the API server.", q.flag, more),
-				Set:  map[string]string{fmt.Sprintf("%s.args.%s", diagnose.ControllerManager, q.flag): fmt.Sprintf("%.0f", more)},
+				Text: fmt.Sprintf("Give the controller more workers: --%s=%.0f. The price is more requests at a time to the API server.", q.Flag, more),
+				Set:  map[string]string{fmt.Sprintf("%s.args.%s", diagnose.ControllerManager, q.Flag): fmt.Sprintf("%.0f", more)},
 			},
 			RefutedBy: "a run with more workers in which objects wait as long",
 		}

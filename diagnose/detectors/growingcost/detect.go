@@ -70,7 +70,8 @@ func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
 		f.Evidence = append(f.Evidence, diagnose.Evidence{Kind: "function", Ref: "stacks: " + g.Function, Value: g.Late - g.Early, Unit: "s/pod",
 			Text: fmt.Sprintf("%s took %.2f ms of CPU for each pod in the run's first quarter, %.2f ms in its last (%d samples)", plugin.Short(g.Function), 1000*g.Early, 1000*g.Late, g.Samples)})
 		f.Advice.Text = fmt.Sprintf("Find out why %s looks at all pods for each new one, and keep a count instead. Its callers: kubedyno stacks, for the run's last part.", where)
-		if a, ok := plugin.Advice(v, f.CodePath); ok {
+		of, _ := plugin.Name(f.CodePath)
+		if a, ok := plugin.Advice(v, of); ok {
 			f.Advice = a
 		}
 	} else if p, ok := v.DearestPlugin(); ok && worst.Component == diagnose.Scheduler {
@@ -80,7 +81,7 @@ func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
 		f.Summary += fmt.Sprintf(" %.0f %% of the scheduler's CPU is in its plugin %s, in %s.", 100*p.Share, name, plugin.Short(p.Function))
 		f.Evidence = append(f.Evidence, diagnose.Evidence{Kind: "function", Ref: "stacks: " + p.Function, Value: p.Share, Unit: "1",
 			Text: fmt.Sprintf("of the scheduler's CPU was in %s (%d samples)", plugin.Short(p.Function), p.Samples)})
-		if a, ok := plugin.Advice(v, p.Function); ok {
+		if a, ok := plugin.Advice(v, name); ok {
 			f.Advice = a
 		}
 	}

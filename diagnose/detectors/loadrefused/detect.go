@@ -8,7 +8,7 @@ import (
 	"github.com/kubedyno/kubedyno/record"
 )
 
-// share and many: refusals that are no accident.
+// share and many: refusals that are no accident; where all are refused, fewer are none.
 const share, many = 0.05, 10
 
 // Detector finds the cause.
@@ -18,7 +18,7 @@ var Detector = diagnose.Detector{
 	Doc: `Whoever makes bare pods, or Deployments and Jobs, is told no: by a webhook that fails or says no, a policy, a quota, a namespace that is being deleted. Nobody asks again for them, so that what was refused never comes. The run is not valid
 then; this says who refuses.
 
-**Evidence.** At least 5 % (and ten) of the load's own requests were answered with 400, 403, 422 or 5xx. Who refuses is told as for creates-refused: by the API server's counters of webhooks, policies and admission plugins, and in the words of the answers.
+**Evidence.** At least 5 % (and ten, or all) of the load's own requests were answered with 400, 403, 422 or 5xx. Who refuses is told as for creates-refused: by the API server's counters of webhooks, policies and admission plugins, and in the words of the answers.
 
 **Look-alikes.** creates-refused: the load's Deployment is accepted, and a controller is refused its pods, for which it asks again. 429 is priority and fairness, 409 a conflict, 404 something that is gone: none counts here. An API server that nobody reaches answers nothing. Where etcd is full (etcd-space) or a component ended (component-ended), 5xx are its doing. 5xx that no counter of refusals knows leave the resource unknown.`,
 	Detect: detect,
@@ -44,7 +44,7 @@ func detect(v *diagnose.View, earlier []diagnose.Finding) diagnose.Outcome {
 			first = o
 		}
 	}
-	if counts.Refused < many || counts.Share() < share {
+	if counts.Refused < many && counts.Refused < counts.All || counts.Refused == 0 || counts.Share() < share {
 		return diagnose.NotThere("%d of %d requests of the load were refused", counts.Refused, counts.All)
 	}
 	for _, f := range earlier {

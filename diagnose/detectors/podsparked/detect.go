@@ -43,7 +43,7 @@ unschedulable until something changes, or gated until its gate is lifted. The lo
 **Evidence.** Of the pods pending at the scheduler (scheduler_pending_pods), at least half are in queue backoff, unschedulable or gated, on average over the load, and pods lose time in
 stage queue. Or none of at least 20 attempts found a node. scheduler_scheduling_attempt_duration_seconds counts attempts by their result; scheduler_unschedulable_pods says which plugin refused, and the scheduler's log what error an attempt ended with.
 
-Where at least 20 pods wait on average, and the scheduler has less than a tenth as many in all of its queues and tried none, they are not its own: they name another scheduler (spec.schedulerName), or it does not lead (leader_election_master_status).
+Where at least 20 pods wait on average, or fewer for 10 s each, and the scheduler has less than a tenth as many in all of its queues and tried none, they are not its own: they name another scheduler (spec.schedulerName), or it does not lead (leader_election_master_status).
 
 Where at least half of the pending pods are not of the load, they are not what the load's pods wait for as such: the finding is then that the scheduler tries them in vain, where at least half of its attempts are.
 
@@ -240,15 +240,15 @@ func explained(plugins []string) (means, look string) {
 const (
 	// unknown is the part of the waiting pods that the scheduler has at most where
 	// it does not know of them, and crowd how many wait at least: a few may be on
-	// their way to it.
-	unknown, crowd = 0.1, 20
+	// their way to it, unless each has waited for seconds that no way takes.
+	unknown, crowd, seconds = 0.1, 20, 10.0
 )
 
 // unclaimed finds pods that wait for a scheduler while it has none of them: they
 // name another one, it does not lead, or it has lost its watch.
 func unclaimed(v *diagnose.View, stage string, lost, pending float64) (f diagnose.Finding, ok bool) {
 	waiting, known := v.Waiting(stage)
-	if !known || waiting < crowd || pending > unknown*waiting {
+	if !known || waiting < crowd && (waiting == 0 || lost < seconds*max(1, waiting)) || pending > unknown*waiting {
 		return f, false
 	}
 	attempts, ok := v.Increase(diagnose.Scheduler, "scheduler_schedule_attempts_total", nil)

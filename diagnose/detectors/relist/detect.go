@@ -36,7 +36,7 @@ var Detector = diagnose.Detector{
 **Evidence.** One client begins at least one watch of a resource a second, steadily through the load (not only at its start); or the API server ends at least two a second because they do not keep up
 (apiserver_terminated_watchers_total) although no CPU is full; fewer are the second source. The finding tells which.
 
-**Look-alikes.** Clients that start (each watch begins once); direct lists without watches (list-storm); time limits for watches that somebody shortened (short-timeouts names the flag).`,
+**Look-alikes.** A full CPU, on which the cluster's own watchers fall behind and are cut off: as many as begin again. Clients that start (each watch begins once); direct lists without watches (list-storm); time limits for watches that somebody shortened (short-timeouts names the flag).`,
 	Detect: detect,
 }
 
@@ -75,6 +75,9 @@ func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
 		}
 	}
 	storm := worst != nil && steady >= perSecond && steady*v.Span() >= again*float64(max(1, worst.Users))
+	if up := v.Upstream(); storm && up != "" && diagnose.OfCluster(worst.Agent) && ended >= steady*v.Span() {
+		return diagnose.NotThere("%s began %.2f watches of %s a second, and the API server ended %.0f, which fell behind because %s", worst.Agent, steady, worst.Resource, ended, up)
+	}
 	if !slow && !storm {
 		return diagnose.NotThere("%.2f watches a second began through the load, %.0f were ended because they did not keep up", steady, ended)
 	}

@@ -3,6 +3,7 @@ package schedulingloop
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/kubedyno/kubedyno/analysis/functions"
 	"github.com/kubedyno/kubedyno/diagnose"
@@ -30,6 +31,9 @@ const itself = 0.6
 // from which that something is none of the scheduler's own plugins.
 const idle, outside = 0.35, 0.5
 
+// most is the part of a choice's time from which one plugin has it.
+const most = 0.5
+
 // margin is by how much busier the loop must be than the machine's CPUs for its
 // bound to be the lower one: both are sampled, and a full machine makes both full.
 const margin = 0.03
@@ -50,7 +54,7 @@ the loop's utilisation, and 1/(seconds per pod) is the most pods that it can pla
 A loop that uses a CPU for less than 0.35 of its time, while its threads have one, waits: for an extender, which is asked by HTTP, where at least half of the time passes outside of its plugins
 (scheduler_framework_extension_point_duration_seconds), else for something that a plugin asks.
 
-Sampled stacks tell which plugin has most of the scheduler's CPU, and which function of it; one with less than a fifth is not named.
+Sampled stacks tell which plugin has most of the scheduler's CPU, and which function of it; one with less than a fifth is not named. Without them the scheduler's own clocks tell: a plugin is named whose extension point takes at least half of the time.
 
 **Risk.** Where pods have not lost much yet, a loop that is busy 95 % of the time is named if it can place fewer pods than are offered, for the queue grows as long as that lasts, or at most a quarter more than it did.
 
@@ -121,11 +125,58 @@ func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
 		f.Summary += fmt.Sprintf(" %.0f %% of its CPU is in the plugin %s, most of that in %s.", 100*p.Share, name, plugin.Short(p.Function))
 		f.Evidence = append(f.Evidence, diagnose.Evidence{Kind: "function", Ref: "stacks: " + p.Function, Value: p.Share, Unit: "1", Text: fmt.Sprintf("%.0f %% of kube-scheduler's CPU in the plugin %s (%d samples)", 100*p.Share, name, p.Samples)})
 		f.Advice.Text = fmt.Sprintf("Look at what %s does for each pod and each node, and whether pods need the plugin %s. A lower percentageOfNodesToScore decides faster and spreads less evenly.", plugin.Short(p.Function), name)
-		if a, ok := plugin.Advice(v, p.Function); ok {
+		if a, ok := plugin.Advice(v, name); ok {
+			f.Advice = a
+		}
+	} else if each, name, ok := timed(v, r); ok {
+		f.Cause += fmt.Sprintf(", %.1f ms of it in %s", each, name)
+		f.Summary += fmt.Sprintf(" %.1f ms of that are its plugin %s.", each, name)
+		f.Evidence = append(f.Evidence, diagnose.Evidence{Kind: "function", Ref: `scheduler_framework_extension_point_duration_seconds_sum{component="kube-scheduler"}`, Value: each / 1000, Unit: "s", Text: fmt.Sprintf("%.1f ms of each pod's time, by its own clock", each)})
+		f.Advice.Text = fmt.Sprintf("Look at what %s does for each pod and each node, and whether pods need it. A lower percentageOfNodesToScore decides faster and spreads less evenly.", name)
+		plain, _, _ := strings.Cut(name, " ")
+		if a, ok := plugin.Advice(v, plain); ok {
 			f.Advice = a
 		}
 	}
 	return diagnose.Found(f)
+}
+
+// timed is the plugin that has most of the time in which a node is chosen, with its
+// milliseconds of a pod's, by the scheduler's own clocks; ok is false where none has.
+func timed(v *diagnose.View, r diagnose.Resource) (each float64, name string, ok bool) {
+	work := v.SchedulerWork()
+	if work == nil || work.Algorithm.Seconds <= 0 {
+		return 0, "", false
+	}
+	_, point := deciders(work)
+	name = dearestAt(work, point.Name)
+	share := point.Seconds / work.Algorithm.Seconds
+	return 1000 * min(1, share) * r.Demand, name, share >= most && name != point.Name
+}
+
+// deciders are the seconds that pass at the extension points through which the choice
+// of a node goes, and the dearest of them.
+func deciders(work *diagnose.SchedulerWork) (inside float64, dearest diagnose.SchedulerPart) {
+	for _, p := range work.Points {
+		if slices.Contains(deciding, p.Name) {
+			inside += p.Seconds
+			if p.Seconds > dearest.Seconds {
+				dearest = p
+			}
+		}
+	}
+	return inside, dearest
+}
+
+// dearestAt names the plugin that has most of the time of an extension point, of the
+// cycles that are timed; the point itself where none has.
+func dearestAt(work *diagnose.SchedulerWork, point string) string {
+	for _, p := range work.Plugins { // the dearest first
+		if p.Point == point {
+			return p.Name + " at " + p.Point
+		}
+	}
+	return point
 }
 
 // deciding are the extension points that the choice of a node goes through.
@@ -139,15 +190,7 @@ func waits(v *diagnose.View, f *diagnose.Finding, r diagnose.Resource) bool {
 	if !ok || !okDelayed || work == nil || used >= idle*r.BusySeconds || delayed >= waiting*r.BusySeconds || v.Upstream() != "" {
 		return false
 	}
-	inside, dearest := 0.0, diagnose.SchedulerPart{}
-	for _, p := range work.Points {
-		if slices.Contains(deciding, p.Name) {
-			inside += p.Seconds
-			if p.Seconds > dearest.Seconds {
-				dearest = p
-			}
-		}
-	}
+	inside, dearest := deciders(work)
 	all := work.Algorithm.Seconds
 	if inside == 0 || all <= 0 {
 		return false
@@ -162,13 +205,7 @@ func waits(v *diagnose.View, f *diagnose.Finding, r diagnose.Resource) bool {
 		f.Advice.Text = "Look at the extenders in the scheduler's configuration, which it asks for each pod by HTTP, one after the other: make the answer quick, narrow it to the pods that need it (managedResources), or make a plugin of it."
 		f.RefutedBy = "cycles that take as long without extenders"
 	} else {
-		name := dearest.Name
-		for _, p := range work.Plugins { // the dearest first
-			if p.Point == dearest.Name {
-				name = p.Name + " at " + p.Point
-				break
-			}
-		}
+		name := dearestAt(work, dearest.Name)
 		f.Cause += ", most of it waiting in " + name
 		f.Summary += fmt.Sprintf(" It uses little CPU: it waits, most of the time in %s.", name)
 		f.Advice.Text = fmt.Sprintf("Look at what %s waits for: a request that it sends for each pod, or a lock.", name)

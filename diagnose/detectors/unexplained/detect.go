@@ -34,6 +34,8 @@ resource and component are named with it; the cause stays unknown, since no dete
 
 Where none is and some resource is at least 60 % busy, the finding is one of capacity and names the fullest: bursts queue for it, and a soft cause beside it looks the same.
 
+Where nobody asked for the pods that never came it says that, and whether those that did come name their owner: a controller makes no more before it has seen what it made.
+
 It is always graded *possible*. Below 10 s it stays silent: bursts and slow start look the same.`,
 	Detect: detect,
 }
@@ -193,6 +195,13 @@ func nobodyAsks(v *diagnose.View, f *diagnose.Finding) bool {
 	case v.Counts.Seen > 0 && never >= few && float64(asked-v.Counts.Seen) <= spare*float64(never):
 		f.Summary = fmt.Sprintf("%d of %d pods never came, and nobody asked the API server to create them, while the controller made the %d others: either it leaves their workloads alone, or it stopped; the cause is unknown.", never, v.Counts.Expected, v.Counts.Seen)
 		f.Evidence = append(f.Evidence, diagnose.Evidence{Kind: "rate", Ref: "requests: create pods", Value: float64(asked), Unit: "requests", Text: fmt.Sprintf("to create a pod, of which there are %d", v.Counts.Seen)})
+		if n := v.Ownerless(); n >= few {
+			f.Cause = "pods do not name the owner that they were made for"
+			f.Summary = fmt.Sprintf("%d of %d pods never came, and nobody asked the API server to create them: %d that were created do not name their owner, so that their controller goes on waiting for them.", never, v.Counts.Expected, n)
+			f.Evidence = append(f.Evidence, diagnose.Evidence{Kind: "rate", Ref: "pods: owner", Value: float64(n), Unit: "pods", Text: "that controllers made have no metadata.ownerReferences"})
+			f.Advice.Text = "Look at what changes pods on their way in: mutating webhooks and policies that take metadata.ownerReferences away. A controller that has made a pod and does not see it makes no more for five minutes."
+			return true
+		}
 		f.Advice.Text = "Look at a workload without pods (kubectl get deployments, and describe one): whether it is paused (spec.paused), what its spec.replicas and its conditions say, and whether it has a ReplicaSet. If it is only the late ones that have none: at the controller's lease, its rights and its log."
 		return true
 	}

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/kubedyno/kubedyno/diagnose"
@@ -281,51 +280,27 @@ func (l Layer) behindEach(v *diagnose.View, stage string) float64 {
 	pods, owners := v.Owned()
 	switch {
 	case stage == diagnose.Controller && owners > 0:
-		return max(1, float64(pods)/float64(owners), float64(pods)/controllers[0].workers(v))
+		return max(1, float64(pods)/float64(owners), float64(pods)/diagnose.ReplicaSets.Workers(v))
 	case stage == diagnose.Start && v.Meta.Nodes.Count > 0:
 		return max(1, float64(v.Counts.Seen)/float64(v.Meta.Nodes.Count))
 	}
 	return 1
 }
 
-// A controller makes pods, or what owns them, with a few workers.
-type controller struct {
-	agent, queue, flag string
-	byDefault          float64 // workers, in v1.36
-}
-
-var controllers = []controller{
-	{"replicaset-controller", "replicaset", "concurrent-replicaset-syncs", 5},
-	{"deployment-controller", "deployment", "concurrent-deployment-syncs", 5},
-	{"job-controller", "job", "concurrent-job-syncs", 5},
-	{"statefulset-controller", "statefulset", "concurrent-statefulset-syncs", 5},
-	{"daemon-set-controller", "daemonset", "concurrent-daemonset-syncs", 2},
-}
-
-// workers are those that it has, by its flag.
-func (c controller) workers(v *diagnose.View) float64 {
-	if x, set, _ := v.Flag(diagnose.ControllerManager, c.flag); set {
-		if n, err := strconv.ParseFloat(x, 64); err == nil && n > 0 {
-			return n
-		}
-	}
-	return c.byDefault
-}
-
 // occupies is the part of a controller's workers that wait in the layer with requests
 // which no pod passes, as those that report a workload's status, while the objects of
 // pods queue for one.
 func (l Layer) occupies(v *diagnose.View) (share float64) {
-	for _, c := range controllers {
+	for _, c := range diagnose.PodControllers {
 		seconds := 0.0
 		for _, t := range v.TalksOf(func(t *diagnose.Talk) bool {
-			return strings.HasSuffix(t.Agent, c.agent) && t.Writes() && l.Passes(t) && !slices.ContainsFunc(onTheWay, func(w passage) bool { return w.holds(t) })
+			return strings.HasSuffix(t.Agent, c.Agent) && t.Writes() && l.Passes(t) && !slices.ContainsFunc(onTheWay, func(w passage) bool { return w.holds(t) })
 		}) {
 			seconds += l.Mean * float64(t.Count)
 		}
-		wait, _, ok := v.Mean(diagnose.ControllerManager, "workqueue_queue_duration_seconds", diagnose.Labels{"name": c.queue})
+		wait, _, ok := v.Mean(diagnose.ControllerManager, "workqueue_queue_duration_seconds", diagnose.Labels{"name": c.Queue})
 		if ok && wait >= queues && v.Plateau.Seconds() > 0 {
-			share = max(share, min(1, seconds/(c.workers(v)*v.Plateau.Seconds())))
+			share = max(share, min(1, seconds/(c.Workers(v)*v.Plateau.Seconds())))
 		}
 	}
 	return share
@@ -391,7 +366,7 @@ func (l Layer) claims(v *diagnose.View) map[string]float64 {
 		if stage == diagnose.Bind && !v.Known(diagnose.Bind) {
 			stage = diagnose.Scheduling
 		}
-		excess := v.Excess(stage)
+		excess := v.Awaited(stage)
 		if excess <= 0 {
 			continue
 		}
@@ -420,7 +395,7 @@ func (l Layer) claims(v *diagnose.View) map[string]float64 {
 			claims[stage] = share * excess
 		}
 	}
-	if lost := v.Excess(diagnose.Controller); lost > 0 {
+	if lost := v.Awaited(diagnose.Controller); lost > 0 {
 		if share := l.occupies(v); share >= occupied {
 			claims[diagnose.Controller] = max(claims[diagnose.Controller], share*lost)
 		}
