@@ -164,7 +164,8 @@ func (n Nodes) Arrived(p Pod) int64 {
 // PhaseKind is the role of a phase in the measurement.
 type PhaseKind string
 
-// The kinds of phase. Detectors judge steady phases only.
+// The kinds of phase. Detectors judge steady phases, and the warm-up in which a run
+// ended before it had one.
 const (
 	PhaseStart  PhaseKind = "start" // cluster and nodes coming up
 	PhaseWarmUp PhaseKind = "warm-up"

@@ -26,7 +26,7 @@ var Detector = diagnose.Detector{
 **Evidence.** The workers are busy: workqueue_work_duration_seconds_sum grows by at least 0.85 s a second for each of them; keys wait at least 0.25 s for one
 (workqueue_queue_duration_seconds); pods lose time in stage controller.
 
-**Contradicting.** Answers of the API server that are slow, long on their way, or refusals for want of a seat: workers wait for them, and more workers would too. So it is where kube-controller-manager itself stood still or had no CPU. Where there are fewer workers than by default, the part of the wait that those missing would have taken away counts all the same. Less than half of the workers' time may be waiting in the client's limiter (rest_client_rate_limiter_duration_seconds); else that is the cause. One object cannot be
+**Contradicting.** Answers of the API server that are slow, long on their way, or refusals for want of a seat, and a CPU that is 85 % busy, the machine's or a component's own: workers wait for them, and more workers would too. So it is where kube-controller-manager itself stood still or had no CPU. Where there are fewer workers than by default, the part of the wait that those missing would have taken away counts all the same. Less than half of the workers' time may be waiting in the client's limiter (rest_client_rate_limiter_duration_seconds); else that is the cause. One object cannot be
 worked on by two workers: with a single owner of pods this cause is ruled out.
 
 **Look-alikes.** controller-limit (the wait is inside the limiter); a slow API server (each request takes long: then the machine, its quota or etcd are found first); slow start of one ReplicaSet.`,
@@ -60,6 +60,9 @@ func detect(v *diagnose.View, earlier []diagnose.Finding) diagnose.Outcome {
 		if far || refused || stopped {
 			slow, answers = true, f.Cause
 		}
+	}
+	if name, full := fullCPU(v); full && !slow {
+		slow, answers = true, name
 	}
 	var clear string
 	assessed := false
@@ -134,4 +137,16 @@ func detect(v *diagnose.View, earlier []diagnose.Finding) diagnose.Outcome {
 		clear = "; no controller's queue was used"
 	}
 	return diagnose.NotThere("%s", clear[2:])
+}
+
+// fullCPU says which CPU of a server's is full that answers the workers, or theirs. A load
+// of a few seconds is too short for the causes that are about a full one; to blame the
+// workers, or not, it is long enough.
+func fullCPU(v *diagnose.View) (name string, full bool) {
+	for _, r := range v.Resources {
+		if r.Kind == "cpu" && !v.IsHarness(r.Component) && r.Component != diagnose.Scheduler && r.Utilisation >= busy {
+			return fmt.Sprintf("%s was %.0f %% busy", r.Name, 100*r.Utilisation), true
+		}
+	}
+	return "", false
 }

@@ -13,6 +13,9 @@ const (
 	// of it in seconds, from which it is a reason: a create takes 10 ms without.
 	much, long = 0.3, 0.05
 	fewest     = 20
+	// most is the part of the writes of quotas' status from which on a webhook is what
+	// they wait for.
+	most = 0.5
 )
 
 // Detector finds the cause.
@@ -23,6 +26,8 @@ var Detector = diagnose.Detector{
 several API servers, the writes conflict and begin again, and creates wait.
 
 **Evidence.** The admission plugin ResourceQuota takes 30 % or more of what creates of pods take, and 50 ms for each pod or more (apiserver_admission_controller_admission_duration_seconds). The API server itself writes resourcequotas/status meanwhile: the plugin's clock is one for all that is created, and without these writes it is not pods that it counts.
+
+Where at least half of what these writes take is in admission webhooks, it is the webhook that pods wait for.
 
 **Charged.** That part of the waiting for the controller, or for the create where pods are bare.
 
@@ -52,10 +57,12 @@ func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
 		return diagnose.NotThere("counting against quotas took %.1f ms of the %.1f ms of a pod's create", 1000*each, 1000*took/float64(pods))
 	}
 	writes, conflicts, quotas := 0, 0, 0
+	wrote, asked := 0.0, 0.0 // seconds that these took, and those of them in webhooks
 	for _, t := range v.TalksOf(func(t *diagnose.Talk) bool {
 		return strings.HasPrefix(t.Agent, diagnose.APIServer) && t.Resource == "resourcequotas/status"
 	}) {
 		writes, conflicts, quotas = writes+t.Count, conflicts+t.Codes[409], max(quotas, t.Names)
+		wrote, asked = wrote+max(0, t.Seconds), asked+t.Webhooks
 	}
 	if writes == 0 {
 		return diagnose.NotThere("the API server counted nothing against quotas: what the plugin took is of %d pods and all else that was created", pods)
@@ -83,6 +90,13 @@ func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
 		},
 		Advice:    diagnose.Advice{Text: "One ResourceQuota with all limits in place of several (each is a write of its own for each pod), none for what nobody needs counted, and workloads that come together in namespaces of their own. The price: less of a fence between tenants."},
 		RefutedBy: "the same load in a namespace without quotas that is as slow",
+	}
+	if asked >= most*wrote && asked > 0 {
+		f.Resource = "webhook"
+		f.Cause += ", most of it for an admission webhook of resourcequotas/status"
+		f.Summary += fmt.Sprintf(" Most of that is an admission webhook: each time a quota's status is written it is asked, %.2f s long.", asked/float64(writes))
+		f.Evidence = append(f.Evidence, diagnose.Evidence{Kind: "wait", Ref: "requests: resourcequotas/status of kube-apiserver", Value: asked / wrote, Unit: "1", Text: fmt.Sprintf("%.0f of %.0f s that these writes took, in webhooks", asked, wrote)})
+		f.Advice.Text = "Leave resourcequotas out of the webhook's rules: the API server itself writes their status, and stores no pod before it is written. " + f.Advice.Text
 	}
 	return diagnose.Found(f)
 }

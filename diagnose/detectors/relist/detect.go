@@ -110,6 +110,10 @@ func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
 		}
 	}
 	f.Advice.Text = "Let the client keep its watch, go on from the version that it has, and do its work outside of the handler of events, in a queue. The price of a queue: memory for what waits."
+	if _, known := v.MachineCPU(v.Load); !known && !storm {
+		f.Grade = diagnose.Possible
+		f.Summary += " On a full CPU that happens to any client, and whether one was full is not known."
+	}
 	path := ""
 	if work, ok := v.Work(diagnose.APIServer, "watch"); ok && work.Share >= burnt {
 		path = "watch"

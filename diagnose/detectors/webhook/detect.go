@@ -151,6 +151,11 @@ func together(v *diagnose.View, name string, slow []operation, u unanswered) dia
 	if f.Class == diagnose.Bottleneck && slow[0].layer.Mean >= next {
 		f.Next = says + "." + diagnose.Behind
 	}
+	if share, n := saysNo(v, name); share >= often {
+		f.Cause += fmt.Sprintf(", and says no to %.0f %% of them", 100*share)
+		f.Summary += fmt.Sprintf(" It says no to %.0f %% of what it is asked.", 100*share)
+		f.Evidence = append(f.Evidence, diagnose.Evidence{Kind: "rate", Ref: fmt.Sprintf(`%s{name="%s",error_type="no_error"}`, rejection, name), Value: n, Unit: "calls", Text: "were answered with no"})
+	}
 	if u.share >= silent {
 		f.Summary += " " + u.text()
 		f.Evidence = append(f.Evidence, diagnose.Evidence{Kind: "rate", Ref: fmt.Sprintf(`%s{name="%s"}, %s{name="%s",error_type="calling_webhook_error"}`, failOpen, name, rejection, name), Value: u.open + u.refused, Unit: "calls", Text: "failed: no answer, or none that can be used"})
@@ -160,6 +165,20 @@ func together(v *diagnose.View, name string, slow []operation, u unanswered) dia
 		f.Prediction = &diagnose.Prediction{Resource: "unknown", Text: "without it " + strings.Join(less, " and ")}
 	}
 	return f
+}
+
+// often is the share of a webhook's calls from which its saying no is part of what is
+// wrong.
+const often = 0.2
+
+// saysNo is which part of its calls a webhook answers with no, and how many.
+func saysNo(v *diagnose.View, name string) (share, calls float64) {
+	calls, _ = v.Increase(diagnose.APIServer, rejection, diagnose.Labels{"name": name, "error_type": "no_error"})
+	all, _ := v.Increase(diagnose.APIServer, histogram+"_count", diagnose.Labels{"name": name})
+	if all <= 0 {
+		return 0, calls
+	}
+	return min(1, calls/all), calls
 }
 
 func sum(claims map[string]float64) (all float64) {
