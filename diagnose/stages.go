@@ -121,9 +121,13 @@ func (v *View) accountStages() {
 		}
 		last := at(v.arrived(p))
 		if math.IsNaN(last) {
-			last = end
+			// One that came after the load's end has its way there behind it.
+			last = max(end, created)
+			if p.BoundMicros != 0 {
+				last = max(last, bound)
+			}
 			if gone > first {
-				last = min(gone, end)
+				last = min(gone, last)
 			}
 		}
 		total += last - first

@@ -473,7 +473,8 @@ func (v *View) checkRequests() {
 		}
 	}
 	for _, p := range v.Pods {
-		if p.BoundMicros != 0 && !bornBound(&p) {
+		// Requests are those of the load; what came after it is not among them.
+		if p.BoundMicros != 0 && !bornBound(&p) && !time.UnixMicro(p.BoundMicros).After(v.Load.End) {
 			bound++
 		}
 	}
@@ -486,6 +487,27 @@ func (v *View) checkRequests() {
 // bornBound says whether the watch first showed a pod with its node: its creator had
 // chosen it, and no scheduler was asked.
 func bornBound(p *record.Pod) bool { return p.BoundMicros != 0 && p.BoundMicros == p.CreatedMicros }
+
+// Unserved is the node that the most pods came with, past the scheduler, of those on
+// which no pod of the load ever ran, and how many these pods are.
+func (v *View) Unserved() (node string, pods int) {
+	chosen, serves := map[string]int{}, map[string]bool{}
+	for i := range v.Pods {
+		p := &v.Pods[i]
+		if bornBound(p) {
+			chosen[p.Node]++
+		}
+		if p.RunningMicros != 0 {
+			serves[p.Node] = true
+		}
+	}
+	for name, n := range chosen {
+		if !serves[name] && (n > pods || n == pods && name < node) {
+			node, pods = name, n
+		}
+	}
+	return node, pods
+}
 
 // ThinRequests empties what of a request no part of a diagnosis reads, and says
 // whether any part reads the rest: what came before the rest ahead of the load

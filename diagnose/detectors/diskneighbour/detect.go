@@ -2,11 +2,14 @@ package diskneighbour
 
 import (
 	"fmt"
+	"time"
 
 	"github.com/kubedyno/kubedyno/diagnose"
+	"github.com/kubedyno/kubedyno/record"
 )
 
 const (
+	syncs = "etcd_disk_wal_fsync_duration_seconds"
 	// noticed is the mean sync of etcd's log, in seconds, from which a neighbour can be
 	// noticed; slow that from which it holds anybody up, where the log is synced for
 	// so large a part of the time: writes queue in front of it then.
@@ -17,6 +20,9 @@ const (
 	// flooding is a writer that is worth naming before anybody suffers: ten
 	// million bytes a second.
 	flooding = 10e6
+	// several syncs while the other wrote nothing to speak of tell whether it is why they
+	// are slow: it is not where those take half as long, or longer.
+	several, asLong = 20, 0.5
 )
 
 // Detector finds the cause.
@@ -29,6 +35,8 @@ var Detector = diagnose.Detector{
 
 **Risk.** Where syncs are quicker (2 ms) or fewer, or nobody suffered (yet), a neighbour that writes 10 MB/s or more is named as a risk.
 
+**Contradicting.** Twenty syncs and more while the other wrote less than 1 MB/s, at rest before the load or during it, that took half as long as all or longer.
+
 **Look-alikes.** etcd-sync: the same syncs without anybody else who writes, so that it is the disk itself. The API server's own audit log counts as a neighbour where it is the writer.
 
 **Not known.** Which file system or device a process writes to is not recorded: the finding says who writes, and that has to be checked.`,
@@ -36,7 +44,7 @@ var Detector = diagnose.Detector{
 }
 
 func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
-	sync, n, ok := v.Mean(diagnose.Etcd, "etcd_disk_wal_fsync_duration_seconds", nil)
+	sync, n, ok := v.Mean(diagnose.Etcd, syncs, nil)
 	switch {
 	case !ok:
 		return diagnose.NotAssessed("etcd_disk_wal_fsync_duration_seconds of etcd")
@@ -60,6 +68,9 @@ func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
 	}
 	w := writers[0]
 	rate := diagnose.Bytes(w.Value/v.Span()) + "/s"
+	if quiet, n := alone(v, w.Label); n >= several && quiet >= asLong*sync {
+		return diagnose.NotThere("%s writes %s, but %.0f syncs of etcd's log that came while it did not took %.1f ms each, of %.1f ms on average", w.Label, rate, n, 1000*quiet, 1000*sync)
+	}
 	f := diagnose.Finding{
 		Class: diagnose.Bottleneck, Component: diagnose.Etcd, Resource: "disk", Sources: 2,
 		Cause:   fmt.Sprintf("%s writes to the disks at the same time, %s", w.Label, rate),
@@ -97,4 +108,32 @@ func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
 		f.RequestSeconds = v.API.LostSeconds
 	}
 	return diagnose.Found(f)
+}
+
+// alone is the mean sync of etcd's log, in seconds, while a writer wrote next to nothing,
+// of how many: at rest before the load, and from scrape to scrape of it.
+func alone(v *diagnose.View, writer string) (mean, n float64) {
+	wrote := func(w record.Window) float64 {
+		writers, _ := v.Writers(w)
+		for _, p := range writers {
+			if p.Label == writer {
+				return p.Value
+			}
+		}
+		return 0
+	}
+	seconds := 0.0
+	if mean, count, ok := v.RestMean(diagnose.Etcd, syncs, nil); ok && wrote(v.Rest) < heavy*v.Rest.Seconds() {
+		seconds, n = mean*count, count
+	}
+	sums, okS := v.Steps(diagnose.Etcd, syncs+"_sum", nil)
+	counts, okC := v.Steps(diagnose.Etcd, syncs+"_count", nil)
+	for i := 0; okS && okC && i < min(len(sums), len(counts)); i++ {
+		at := func(s float64) time.Time { return v.Load.Start.Add(time.Duration(s * 1e9)) }
+		w := record.Window{Start: at(sums[i].From), End: at(sums[i].To)}
+		if wrote(w) < heavy*w.Seconds() {
+			seconds, n = seconds+sums[i].Growth, n+counts[i].Growth
+		}
+	}
+	return seconds / max(1, n), n
 }

@@ -17,6 +17,8 @@ const (
 	// mostly is the part of the pods' waiting on which stretches must have fallen in which
 	// the machine was full, where it was not on average.
 	mostly = 0.5
+	// several pods that came with the name of a node are no accident.
+	several = 10
 	// perNode is the least number of pods on a node that show how it takes them.
 	perNode = 5
 	// beside is the part of a pod's start that may pass outside of its node where the
@@ -35,6 +37,8 @@ time. The control plane has nothing to do meanwhile.
 On a busy machine with simulated nodes: their requests, what watches take and threads that wait for a CPU are at most a fifth of what a pod takes to start, the API server refuses less than a fifth of what nodes ask for, nine of ten pods come, and the nodes' own clocks say that it is they, or pods of one node become running at intervals that vary by a quarter at most; the rest is charged.
 Where pods of one node become running one after the other, evenly spaced, and one that found the node idle took about as long, the node works on one at a time: the finding says so, and how long each takes. Where the nodes' own clocks are recorded (kubelet_image_pull_duration_seconds, kubelet_run_podsandbox_duration_seconds), pulls or sandboxes that took at least half of what pods lost are named; 0.3 s for a sandbox are usual, or three fifths of the start delay that an experiment sets, and count for nothing.
 
+Ten pods and more that came with a node's name, without a scheduler, are at least half of those that never ran, and no pod ran there: the node is not there or does not serve, and whoever gave them the name is to blame.
+
 **Contradicting.** Simulated nodes that waited for the API server's answers for at least half of what their pods lost (kubedyno_hollow_start_wait_seconds less _start_lateness_seconds). Simulated nodes that are late against their own draw (nodes-late) are the harness' fault. A full machine or a starved API server delays watch events and reports.
 
 **Look-alikes.** nodes-refused (the API server refuses the tokens of pods, or the reports). Slow delivery of watch events to nodes: then stage observe and other watchers are late too. Volumes that are attached late: the finding says which step.`,
@@ -51,7 +55,10 @@ func detect(v *diagnose.View, earlier []diagnose.Finding) diagnose.Outcome {
 	case !v.Symptom() || lost < few*v.Lost.PodSeconds:
 		return diagnose.NotThere("nodes took %.0f of the %.0f lost pod-seconds", lost, v.Lost.PodSeconds)
 	}
-	n := float64(max(1, v.Counts.Running))
+	if node, pods := v.Unserved(); pods >= several && 2*pods >= v.Counts.Stuck {
+		return diagnose.Found(unserved(v, node, pods, lost))
+	}
+	n := float64(max(1, v.Counts.Running, v.Counts.Bound))
 	perPod := *v.Stage(diagnose.Start).WaitSeconds / n
 	busy := v.Upstream()
 	if m, ok := v.MachineCPU(v.Plateau); busy == "" && ok && m.Share >= idle {
@@ -133,6 +140,21 @@ func detect(v *diagnose.View, earlier []diagnose.Finding) diagnose.Outcome {
 	}
 	volumes(v, &f, while)
 	return diagnose.Found(f)
+}
+
+// unserved is the finding of pods that came with the name of a node which serves nobody.
+func unserved(v *diagnose.View, node string, pods int, lost float64) diagnose.Finding {
+	return diagnose.Finding{
+		Class: diagnose.Bottleneck, Component: "node", Stage: diagnose.Start, Resource: "policy", Sources: 1, Grade: diagnose.Likely,
+		Cause:   fmt.Sprintf("pods name node %s themselves, which serves nobody", node),
+		Summary: fmt.Sprintf("%d pods came with spec.nodeName %s, past the scheduler, and no pod ever ran on that node.", pods, node),
+		Claims:  map[string]float64{diagnose.Start: lost * min(1, float64(pods)/float64(max(1, v.Counts.Stuck)))},
+		Evidence: []diagnose.Evidence{
+			{Kind: "rate", Ref: "pods: node, bound", Value: float64(pods), Unit: "pods", Text: fmt.Sprintf("had node %s when they were first seen; none of them was running when the recording ended", node)},
+		},
+		Advice:    diagnose.Advice{Text: fmt.Sprintf("Look whether there is a node %s (kubectl get node %s) and whether its kubelet runs. Then find who gives pods its name: their template, or a mutating webhook or policy; without spec.nodeName the scheduler chooses.", node, node)},
+		RefutedBy: "a pod that runs on that node",
+	}
 }
 
 // elsewhere is what of the pods' stage start passed outside of their nodes, in

@@ -84,7 +84,7 @@ func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
 		}
 		slices.SortFunc(agents, func(a, b string) int { return cmp.Or(cmp.Compare(count[b], count[a]), cmp.Compare(a, b)) })
 		two := []string{agents[0], agents[1]}
-		slices.Sort(two)
+		slices.SortFunc(two, func(a, b string) int { return cmp.Or(foreign(b)-foreign(a), cmp.Compare(a, b)) })
 		k := fight{two[0], two[1], o.resource}
 		t := fights[k]
 		if t == nil {
@@ -115,6 +115,15 @@ func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
 		return diagnose.NotThere("no two clients write the same object in turn")
 	}
 	return diagnose.Found(found...)
+}
+
+// foreign is 1 for a client that is no part of the cluster: where its own controllers are
+// the other one, the fight is the client's.
+func foreign(agent string) int {
+	if diagnose.OfCluster(agent) {
+		return 0
+	}
+	return 1
 }
 
 func finding(v *diagnose.View, k fight, t *toll) diagnose.Finding {
