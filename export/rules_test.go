@@ -291,47 +291,47 @@ func fires(t *testing.T, packed string, o Options) (lines []string) {
 // has says whether a recording has series for all that an expression selects.
 func has(t *testing.T, rec *record.Recording, expr string, w record.Window) bool {
 	t.Helper()
-	e, err := parser.NewParser(parser.Options{}).ParseExpr(expr)
-	if err != nil {
-		t.Fatalf("%s: %v", expr, err)
-	}
-	all := true
-	parser.Inspect(e, func(n parser.Node, _ []parser.Node) error {
-		v, ok := n.(*parser.VectorSelector)
-		if !ok || !all {
-			return nil
+	return all(t, rec, expr, w, w.End.Sub(w.Start), func(n parser.Node) string {
+		if v, ok := n.(*parser.VectorSelector); ok {
+			return "count(" + v.String() + ")"
 		}
-		m, err := rec.QueryRange("count("+v.String()+")", w, w.End.Sub(w.Start))
-		if err != nil {
-			t.Fatal(err)
-		}
-		all = len(m) > 0
-		return nil
+		return ""
 	})
-	return all
 }
 
 // moves says whether the counters that an expression selects moved while rules looked:
 // an alert is about what goes on, and a diagnosis also about what was over in a moment.
 func moves(t *testing.T, rec *record.Recording, expr string, w record.Window, least time.Duration) bool {
 	t.Helper()
+	looked := max(least, w.End.Sub(w.Start)).Milliseconds()
+	return all(t, rec, expr, record.Window{Start: w.End, End: w.End}, time.Second, func(n parser.Node) string {
+		if v, ok := n.(*parser.MatrixSelector); ok {
+			return fmt.Sprintf("sum(changes(%s[%dms])) > 0", v.VectorSelector, looked)
+		}
+		return ""
+	})
+}
+
+// all says whether what is asked about each part of an expression has an answer; parts
+// about which the question is empty are not asked about.
+func all(t *testing.T, rec *record.Recording, expr string, w record.Window, step time.Duration, ask func(parser.Node) string) bool {
+	t.Helper()
 	e, err := parser.NewParser(parser.Options{}).ParseExpr(expr)
 	if err != nil {
 		t.Fatalf("%s: %v", expr, err)
 	}
-	all := true
+	yes := true
 	parser.Inspect(e, func(n parser.Node, _ []parser.Node) error {
-		v, ok := n.(*parser.MatrixSelector)
-		if !ok || !all {
+		question := ask(n)
+		if question == "" || !yes {
 			return nil
 		}
-		moved := fmt.Sprintf("sum(changes(%s[%dms])) > 0", v.VectorSelector, max(least, w.End.Sub(w.Start)).Milliseconds())
-		m, err := rec.QueryRange(moved, record.Window{Start: w.End, End: w.End}, time.Second)
+		m, err := rec.QueryRange(question, w, step)
 		if err != nil {
-			t.Fatalf("%s: %v", moved, err)
+			t.Fatalf("%s: %v", question, err)
 		}
-		all = len(m) > 0
+		yes = len(m) > 0
 		return nil
 	})
-	return all
+	return yes
 }

@@ -113,25 +113,25 @@ func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
 // alone is the mean sync of etcd's log, in seconds, while a writer wrote next to nothing,
 // of how many: at rest before the load, and from scrape to scrape of it.
 func alone(v *diagnose.View, writer string) (mean, n float64) {
-	wrote := func(w record.Window) float64 {
-		writers, _ := v.Writers(w)
+	// Where no process was looked at, nobody knows that it wrote nothing.
+	rested := func(w record.Window) bool {
+		writers, known := v.Writers(w)
 		for _, p := range writers {
 			if p.Label == writer {
-				return p.Value
+				return p.Value < heavy*w.Seconds()
 			}
 		}
-		return 0
+		return known
 	}
 	seconds := 0.0
-	if mean, count, ok := v.RestMean(diagnose.Etcd, syncs, nil); ok && wrote(v.Rest) < heavy*v.Rest.Seconds() {
+	if mean, count, ok := v.RestMean(diagnose.Etcd, syncs, nil); ok && rested(v.Rest) {
 		seconds, n = mean*count, count
 	}
 	sums, okS := v.Steps(diagnose.Etcd, syncs+"_sum", nil)
 	counts, okC := v.Steps(diagnose.Etcd, syncs+"_count", nil)
 	for i := 0; okS && okC && i < min(len(sums), len(counts)); i++ {
 		at := func(s float64) time.Time { return v.Load.Start.Add(time.Duration(s * 1e9)) }
-		w := record.Window{Start: at(sums[i].From), End: at(sums[i].To)}
-		if wrote(w) < heavy*w.Seconds() {
+		if rested(record.Window{Start: at(sums[i].From), End: at(sums[i].To)}) {
 			seconds, n = seconds+sums[i].Growth, n+counts[i].Growth
 		}
 	}

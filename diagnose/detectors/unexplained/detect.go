@@ -199,6 +199,7 @@ func nobodyAsks(v *diagnose.View, f *diagnose.Finding) bool {
 			f.Cause = "pods do not name the owner that they were made for"
 			f.Summary = fmt.Sprintf("%d of %d pods never came, and nobody asked the API server to create them: %d that were created do not name their owner, so that their controller goes on waiting for them.", never, v.Counts.Expected, n)
 			f.Evidence = append(f.Evidence, diagnose.Evidence{Kind: "rate", Ref: "pods: owner", Value: float64(n), Unit: "pods", Text: "that controllers made have no metadata.ownerReferences"})
+			// Five minutes are ExpectationsTimeout of pkg/controller, v1.36.
 			f.Advice.Text = "Look at what changes pods on their way in: mutating webhooks and policies that take metadata.ownerReferences away. A controller that has made a pod and does not see it makes no more for five minutes."
 			return true
 		}
