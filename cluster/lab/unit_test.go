@@ -64,6 +64,24 @@ E1120 16:48:01.947360   20493 run.go:72] "command failed" err="--secure-port -5 
 	}
 }
 
+// TestLastWords: who ended by itself says why, in a sentence; of one that was killed an
+// older complaint is no reason.
+func TestLastWords(t *testing.T) {
+	log := []string{
+		"E1120 16:48:01.946521   20493 a.go:1] refused once",
+		`{"level":"fatal","msg":"failed to commit tx","error":"write db: file too large","stacktrace":"` + strings.Repeat("batchTx.commit", 100) + `"}`,
+		"bye",
+	}
+	for err, want := range map[string]string{
+		"exit status 1":  "failed to commit tx: write db: file too large",
+		"signal: killed": "bye",
+	} {
+		if got := lastWords(Event{Error: err, Log: log}); got != want {
+			t.Errorf("%s: %q, want %q", err, got, want)
+		}
+	}
+}
+
 func TestExplain(t *testing.T) {
 	for want, log := range map[string]string{
 		"kube-apiserver cannot listen on 127.0.0.1:443: the port is taken by another process":                                                 `E1120 16:48:01.1 1 run.go:72] "command failed" err="failed to create listener: failed to listen on 127.0.0.1:443: listen tcp 127.0.0.1:443: bind: address already in use"`,

@@ -97,6 +97,16 @@ func telling(log []string) string {
 	return proc.LastLine(log)
 }
 
+// lastWords is the line in which a component that ended says why, without the stack
+// that may come with it. One that was killed did not know: its last line says how far
+// it was.
+func lastWords(ev Event) string {
+	if strings.HasPrefix(ev.Error, "signal: ") {
+		return shorten(proc.LastLine(ev.Log))
+	}
+	return shorten(telling(ev.Log))
+}
+
 // etcdFatal reads one line of etcd's JSON log; "" unless it is grave.
 func etcdFatal(line string) string {
 	if !strings.HasPrefix(line, "{") {
