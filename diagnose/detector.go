@@ -166,11 +166,11 @@ func settle(v *View, found []Finding) (kept []Finding, dropped []Clear) {
 	}
 	for i := range found {
 		f := &found[i]
-		if f.Next != "" && f.Explains < worthNaming && beside(found, f) {
-			f.Class, f.Summary, f.MassSeconds, f.Explains = Risk, f.Next, 0, 0
-		}
 		if f.RequestSeconds > 0 && v.API.LostSeconds > 0 && v.API.Slow() {
 			f.RequestShare = min(1, f.RequestSeconds/v.API.LostSeconds)
+		}
+		if f.Explains < worthNaming && (f.Next != "" && beside(found, f) || f.slight() && follows(v, found, f)) {
+			f.Class, f.Summary, f.MassSeconds, f.Explains = Risk, cmp.Or(f.Next, f.Summary+Behind), 0, 0
 		}
 		if f.Suffered == "" && !f.free() {
 			f.Suffered, _ = v.Suffers()
@@ -180,7 +180,7 @@ func settle(v *View, found []Finding) (kept []Finding, dropped []Clear) {
 		}
 	}
 	for _, f := range found {
-		if f.Explains < worthNaming && f.RequestShare < worthNaming && f.RemovalShare < worthNaming && f.MissingShare < worthNaming && f.ClaimShare < worthNaming && !f.Invalidates && !f.free() {
+		if f.slight() && !f.Invalidates && !f.free() {
 			why := fmt.Sprintf("would explain only %.0f %% of the lost time", 100*f.Explains)
 			if first := strongest(found); first != nil && first.ID != f.ID {
 				why += " beside " + first.ID
@@ -239,9 +239,39 @@ func beside(found []Finding, f *Finding) bool {
 	})
 }
 
+// following is the part of what is left to wait for, once the causes of more are
+// mended, from which a claim is what to look at next: twice what is worth naming, for
+// what is left is what others did not claim, and part of that is noise.
+const following = 2 * worthNaming
+
+// follows says whether f, whose claim was measured at its cause and is small beside
+// others', is a good part of what pods would still wait for without these. In a stage of
+// which others claim the most, what they leave is how well theirs is known.
+func follows(v *View, found []Finding, f *Finding) bool {
+	if !f.Direct || f.Invalidates || f.free() {
+		return false
+	}
+	left := v.Lost.PodSeconds
+	for _, o := range found {
+		if o.ID == f.ID || o.Invalidates || o.free() || o.Explains < worthNaming {
+			continue
+		}
+		if o.Claims[f.Stage] > 0 {
+			return false
+		}
+		left -= o.MassSeconds
+	}
+	return left < v.Lost.PodSeconds && left >= feltMean*float64(max(1, v.Counts.Seen)) && f.MassSeconds >= following*left
+}
+
 // free says that a finding holds nobody up and so needs no symptom: it stands
 // for its own cost, behind those that do.
 func (f *Finding) free() bool { return f.Class == Waste || f.Class == Risk }
+
+// slight says whether a finding explains too little of anything to be named for it.
+func (f *Finding) slight() bool {
+	return max(f.Explains, f.RequestShare, f.RemovalShare, f.MissingShare, f.ClaimShare) < worthNaming
+}
 
 // gone is the share of all pods from which one that keeps them away for good comes
 // before what makes the others late.

@@ -579,6 +579,21 @@ func (v *View) Upstream() string {
 			return fmt.Sprintf("%s was stopped by a CPU quota in %.0f %% of its periods", c, 100*stops)
 		}
 	}
+	if v.Plateau.Seconds() < shortest {
+		return v.fullBriefly()
+	}
+	return ""
+}
+
+// fullBriefly is Upstream of a load that is too short for a share to be a finding: to
+// take no other cause's word for it, its few samples are enough.
+func (v *View) fullBriefly() string {
+	for _, r := range v.Resources {
+		_, held := v.CPULimit(r.Component)
+		if r.Kind == "cpu" && (r.Component == Machine || r.Component == Group || held && !v.IsHarness(r.Component)) && r.Utilisation >= saturated {
+			return fmt.Sprintf("%s was %.0f %% busy", r.Name, 100*r.Utilisation)
+		}
+	}
 	return ""
 }
 

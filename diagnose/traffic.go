@@ -431,3 +431,25 @@ func (v *View) lost() string {
 	}
 	return fmt.Sprintf("pods lost %.0f of %.0f pod-seconds%s", v.Lost.PodSeconds, v.Lost.TotalPodSeconds, stage)
 }
+
+// BusyAtRest names who sent the most requests before the load, where that is no part of
+// the cluster nor of the harness, at least half of all and ten a second: rate of all, both a second.
+func (v *View) BusyAtRest() (agent string, rate, all float64) {
+	const half, ten = 0.5, 10
+	by := map[string]float64{}
+	for _, t := range v.Talks {
+		x := max(0, t.RestRate)
+		if all += x; !t.Harness && !OfCluster(t.Agent) {
+			by[t.Agent] += x
+		}
+	}
+	for _, a := range sortedKeys(by) {
+		if by[a] > rate {
+			agent, rate = a, by[a]
+		}
+	}
+	if rate < ten || rate < half*all {
+		return "", 0, 0
+	}
+	return agent, rate, all
+}

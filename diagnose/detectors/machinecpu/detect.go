@@ -28,7 +28,7 @@ var Detector = diagnose.Detector{
 	Doc: `All components and the harness share the machine's CPUs. Where they are at least 90 % busy between the first 5 % of pods created and the last 5 %
 running (steal taken out, waiting for disks not counted), and pods lost time, the machine is at capacity. That is no fault: the
 bound is the CPUs divided by the CPU-seconds per pod (idle consumption taken out), and the finding gives it, with the largest consumers and the bound that 4, 8 and 16 cores
-would give, computed from the same demand. Where load comes in bursts the machine may be full while pods wait and idle in between: then at least half of the lost pod-seconds must fall into
+would give, computed from the same demand. Where the run used a quarter of the CPUs before the load, it says whose most of the requests were then, unless it was the cluster itself. Where load comes in bursts the machine may be full while pods wait and idle in between: then at least half of the lost pod-seconds must fall into
 stretches of 3 s and more in which it was, and of these what nothing else explains is charged; below 80 % of them it is *likely* at most. Processes outside of the run are named where a fifth of the busy time is theirs; where pods are not held up, they are a risk.
 
 **Explaining-away.** Everything slows down on a full machine, so this cause is settled before all others; only waiting that was measured inside
@@ -135,6 +135,12 @@ func finding(v *diagnose.View, m diagnose.MachineUse, cause, summary string) dia
 	}
 	if m.Steal > 0.05*(m.Total+m.Steal) {
 		f.Evidence = append(f.Evidence, diagnose.Evidence{Kind: "busy", Ref: "machine: steal_s", Value: m.Steal, Unit: "s", Text: fmt.Sprintf("the hypervisor took another %.1f CPU-seconds", m.Steal)})
+	}
+	if _, much := v.AtRest(diagnose.Machine); much {
+		if who, rate, all := v.BusyAtRest(); who != "" {
+			f.Summary += fmt.Sprintf(" Before there was a load, %s asked for most: %.0f of %.0f requests a second.", who, rate, all)
+			f.Evidence = append(f.Evidence, diagnose.Evidence{Kind: "rate", Ref: "requests before the load, by client", Value: rate, Unit: "1/s", Text: fmt.Sprintf("requests of %s before the load, of %.0f of all", who, all)})
+		}
 	}
 	consumers, sum := consumers(v)
 	f.Evidence = append(f.Evidence, consumers...)

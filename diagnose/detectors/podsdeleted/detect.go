@@ -14,6 +14,9 @@ import (
 // Deletions: a number that is no accident, and a share of the pods.
 const few, share = 20, 0.05
 
+// fewer deletions and pods made again are no accident either, where they are that share.
+const fewer = 10
+
 // pair is the least number of pods that were taken away before they ran: of those that
 // nobody makes again, each is missing for good.
 const pair = 2
@@ -28,7 +31,7 @@ var Detector = diagnose.Detector{
 	Doc: `A workload's controller makes a new pod for each that is deleted, and all of them anew when the workload's template changes. Somebody who deletes pods while others wait for them (a job that
 tests failures, a descheduler, an operator that restarts what it does not know), or who changes templates again and again (a reloader, two deployers that disagree), or who scales it down and up again (an autoscaler that is too quick), or who takes the labels away by which a controller knows its pods, has everything done again: created, decided, bound, started, watched. All of it looks like more load.
 
-**Evidence.** Workloads had at least 20 pods made beyond what they asked for. Clients that are neither part of the control plane nor of the load deleted or evicted at least 20 pods, and 5 % of those that were seen, as the requests say; or
+**Evidence.** Workloads had at least 20 pods made beyond what they asked for. Clients that are neither part of the control plane nor of the load deleted or evicted at least 10 pods, and 5 % of those that were seen, as the requests say (then 10 that were made again are enough); or
 they changed workloads, and controllers made at least 3 ReplicaSets or revisions more than there are workloads; or they scaled workloads at least 3 times, without another template; or they deleted at least 3 ReplicaSets or other owners of pods; or one workload and more for good, with at least 5 pods that never ran, most of all that did not; or at least 2 pods without an owner before they ran; or they wrote to at least 20 pods, no more than twice as often as pods were made beyond what was asked for, and to no workload.
 
 **Charged.** Of the waiting for a controller, what is of pods that replace others: they were due with their workload, long ago. A machine that is full is full for this work too, by its share of all pods. Pods without an owner that never ran are counted, for nobody makes them again.
@@ -81,9 +84,9 @@ func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
 	switch {
 	case n == 0:
 		return diagnose.NotThere("no client deleted pods")
-	case n < few || float64(n) < share*float64(v.Counts.Seen):
+	case n < fewer || float64(n) < share*float64(v.Counts.Seen):
 		return diagnose.NotThere("%s deleted %d of %d pods", who, n, v.Counts.Seen)
-	case r.pods < few:
+	case r.pods < fewer:
 		return diagnose.NotThere("%s deleted %d pods, of which %d were made again", who, n, r.pods)
 	}
 	does, did := "deletes", "deleted"
