@@ -453,3 +453,31 @@ func (v *View) BusyAtRest() (agent string, rate, all float64) {
 	}
 	return agent, rate, all
 }
+
+// A Writer is a client that is no part of the cluster nor of the harness, and what it
+// wrote to one kind of object.
+type Writer struct {
+	Agent, Verb string
+	Count       int // of the requests that were not refused
+}
+
+// Strangers are those of a resource, before the load and under it: the most requests first.
+func (v *View) Strangers(resource string) (all []Writer) {
+	by := map[Writer]int{}
+	for _, asked := range [][]record.Request{v.RestRequests, v.Requests} {
+		for i := range asked {
+			r := &asked[i]
+			if k := keyOf(r); k.resource == resource && writes(k.verb) && r.Code < 400 && !harnessAgent(r.UserAgent) && !OfCluster(k.agent) {
+				by[Writer{Agent: k.agent, Verb: k.verb}]++
+			}
+		}
+	}
+	for w, n := range by {
+		w.Count = n
+		all = append(all, w)
+	}
+	slices.SortFunc(all, func(a, b Writer) int {
+		return cmp.Or(cmp.Compare(b.Count, a.Count), strings.Compare(a.Agent, b.Agent), strings.Compare(a.Verb, b.Verb))
+	})
+	return all
+}

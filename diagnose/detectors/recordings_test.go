@@ -136,6 +136,26 @@ func TestNobodyAsks(t *testing.T) {
 	}
 }
 
+// Who had a hand in it is said in the first finding's own words, though the cause is
+// another's.
+func TestNamesWho(t *testing.T) {
+	for name, want := range map[string]string{
+		"busy-before-the-load":      "own-labeller asked for most: 82 of 83 requests a second",
+		"deployments-applied-again": "Meanwhile own-gitops writes deployments 912 times",
+		"nodes-cordoned":            "kubectl wrote to nodes, by 12 requests",
+		"nodes-deleted-by-client":   "92 % of the nodes went away during the load. own-autoscaler deleted nodes, by 11 requests",
+		"nodes-said-to-be-sick":     "renew their leases in time, and own-doctor, which is no node, writes their status",
+	} {
+		d, err := diagnose.Run(recordtest.Open(t, recordtest.Unpack(t, name)), detectors.All)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(d.Findings) == 0 || !strings.Contains(d.Findings[0].Summary, want) {
+			t.Errorf("%s: no %q in %+v", name, want, d.Findings)
+		}
+	}
+}
+
 // told is a recording of which the components' flags may be unknown.
 type told struct {
 	*record.Recording

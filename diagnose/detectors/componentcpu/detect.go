@@ -19,6 +19,9 @@ const (
 	// always is the share of stops from which a quota is used up, whoever else
 	// holds pods back.
 	always = 0.9
+	// whole is the use of a quota that has all of it, and strange the part of the machine's
+	// busy time that processes outside of the run take at least where they fill it.
+	whole, strange = 0.95, 0.5
 	// room is how busy a machine is at most on which a component that waits for a CPU is
 	// kept from it.
 	room = 0.8
@@ -44,6 +47,8 @@ starved scheduler with queue, decide and bind. A component that has no quota, as
 Where several quotas stop their components, also one of a group that stops the others (shared-quota), each is charged by how often it did: lifting one leaves pods to the next.
 
 **Risk.** A quota that is used up, and stops the component in at least half of the periods, is named where nobody waits for it yet; so is one that stops it in at least 90 % of them while pods wait for something else, as for a client's limit: it comes next.
+
+Where others' processes fill the machine, and a component gets at least 95 % of its quota and is stopped in at least 90 % of the periods, it is the quota that binds: without them it would get no more.
 
 **Explaining-away.** A limiter that would bind at 20/s does nothing while a starved API server lets only 12/s through: the limiter is then ruled out by its own rate.
 
@@ -230,6 +235,12 @@ func finding(v *diagnose.View, component string, quota, u, stops float64, counte
 		}
 		if u >= used && stops >= always {
 			f.Next = fmt.Sprintf("%s has no CPU to spare: it used %.0f %% of the %g that its quota allows, and was stopped in %.0f %% of the periods.", component, 100*u, quota, 100*stops) + diagnose.Behind
+		}
+		// Others fill the machine, and it has all that its quota allows nevertheless: so it
+		// is not they who keep it from more.
+		if x, ok := v.Foreign(v.Plateau); ok && u >= whole && stops >= always {
+			m, _ := v.MachineCPU(v.Plateau)
+			f.Direct = x >= strange*m.Busy
 		}
 		f.Evidence = append(f.Evidence, diagnose.Evidence{Kind: "wait", Ref: "processes: throttled_periods of " + component, Value: stops, Unit: "1", Text: fmt.Sprintf("stopped by the quota in %.0f %% of its periods", 100*stops)})
 	}

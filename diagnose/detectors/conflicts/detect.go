@@ -16,6 +16,9 @@ const (
 	// their informers last told them, so that where these are late a fifth of it is
 	// refused: that follows from a busy machine, and is no cause.
 	ofCluster = 0.50
+	// feeding is the part of a controller's own writes from which somebody's writes of
+	// workloads are what keeps it at work.
+	feeding = 0.50
 	// least is how many conflicts are more than an accident of start-up.
 	least = 20
 	// fewer objects than this take each other's turns; beyond it conflicts are
@@ -34,7 +37,7 @@ var Detector = diagnose.Detector{
 read from etcd as well. Block allocators of network plugins (IPAM), counters in ConfigMaps and sharded work lists do this.
 
 **Evidence.** Of one client's updates and patches of a resource at least 10 % (of a part of the cluster 50 %) end in 409, at least one a second and 20 in all; they hit few objects (2 conflicts an object and more). The finding gives requests per
-write that succeeded, objects and users. etcd's own count of updates per write that succeeded is the second source: conflicts that clients see are not stored. It is waste; where the CPU that it burns is a fifth of a full one, it is the bottleneck.
+write that succeeded, objects and users. etcd's own count of updates per write that succeeded is the second source: conflicts that clients see are not stored. Where it is a controller of the cluster, who writes workloads meanwhile, half as often or more, is named. It is waste; where the CPU that it burns is a fifth of a full one, it is the bottleneck.
 
 **Look-alikes.** Creates of what exists already (409 as well, but nothing is tried again: not counted); bindings of pods that were bound; locks of leader election, one for each object (lock-herd); what the API server and a controller count against quotas (quota-admission); two clients that
 undo each other's work without conflict (tug-of-war); a component that its CPU quota stops, which works on what it read long ago (component-cpu); a built-in controller whose informers are late on a busy machine, which loses a fifth of its writes of status; retries inside the API server, which no client sees (more than one update in etcd for each write).`,
@@ -117,9 +120,31 @@ func finding(v *diagnose.View, t diagnose.Talk) diagnose.Finding {
 		}
 		f.Evidence = append(f.Evidence, diagnose.Evidence{Kind: "rate", Ref: `etcd_requests_total{operation="update",resource="` + stored + `"}`, Value: updates, Unit: "", Text: fmt.Sprintf("updates of %s in etcd, for %d writes asked for", stored, t.Count)})
 	}
+	if w, ok := upstream(v, t); ok {
+		f.Summary += fmt.Sprintf(" Meanwhile %s writes %s %d times, each of which gives it work.", w.Agent, w.Resource, w.Count)
+		f.Evidence = append(f.Evidence, diagnose.Evidence{Kind: "rate", Ref: "requests: " + w.Verb + " " + w.Resource, Value: w.Rate(v), Unit: "1/s", Text: "writes of " + w.Resource + " by " + w.Agent})
+		f.Advice.Text = fmt.Sprintf("Look at what %s writes again and again, and have it write what has changed only: a time in an annotation is a change. %s works on what its informers last saw, and conflicts for as long as objects change faster than it hears of it.", w.Agent, t.Agent)
+		f.RefutedBy = fmt.Sprintf("as many conflicts while %s writes nothing", w.Agent)
+	}
 	f.Prediction = &diagnose.Prediction{Resource: "unknown", Text: fmt.Sprintf("with one writer at a time %.0f of its %.0f requests/s go away", max(0, (float64(requests)-best*float64(t.Succeeded()))/v.Span()), float64(requests)/v.Span())}
 	consumer.Judge(v, &f, mine, "")
 	return f
+}
+
+// upstream is who writes workloads while a controller's writes conflict, often enough to
+// be what keeps the controller at work: no part of the cluster nor of the load.
+func upstream(v *diagnose.View, t diagnose.Talk) (w diagnose.Talk, ok bool) {
+	if !diagnose.OfCluster(t.Agent) {
+		return w, false
+	}
+	for _, o := range v.TalksOf(func(o *diagnose.Talk) bool {
+		return o.Writes() && !o.Harness && !diagnose.OfCluster(o.Agent) && (o.Group == "apps" || o.Group == "batch")
+	}) {
+		if o.Count > w.Count {
+			w = o
+		}
+	}
+	return w, w.Count > 0 && float64(w.Count) >= feeding*float64(t.Succeeded())
 }
 
 // starved says whether a client is a component that its CPU quota stops: it works on

@@ -43,15 +43,16 @@ func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
 		return diagnose.NotAssessed("what lists asked for: the recording's requests are without their queries, or from a source without open watches")
 	}
 	var found []diagnose.Finding
-	most, who := 0.0, ""
+	most, who, of := 0.0, "", ""
 	fetched, hasFetched := v.IncreaseBy(diagnose.APIServer, "apiserver_cache_list_fetched_objects_total", "resource", nil)
 	for _, l := range v.Lists {
 		direct := float64(l.Direct()+l.Pages) / v.Span()
 		if l.Agent == diagnose.APIServer { // of itself, over the loopback
 			continue
 		}
-		if direct > most {
-			most, who = direct, fmt.Sprintf("%s of %s", l.Agent, l.Resource)
+		// Of equals it is by resource: clients have other names in an anonymised recording.
+		if direct > most || direct == most && l.Resource < of {
+			most, who, of = direct, fmt.Sprintf("%s of %s", l.Agent, l.Resource), l.Resource
 		}
 		if direct < perSecond {
 			continue

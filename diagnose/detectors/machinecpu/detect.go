@@ -112,9 +112,11 @@ func bursts(v *diagnose.View, m diagnose.MachineUse) (f diagnose.Finding, ok boo
 		seconds += max(0, min(to, v.Span())-max(0, from))
 	}
 	r, _ := v.Resource(diagnose.Machine, "cpu")
-	f = finding(v, m, fmt.Sprintf("all %d CPUs of the machine are busy in bursts", v.Meta.Machine.CPUs),
-		fmt.Sprintf("The machine is at capacity in bursts: its %d CPUs are full for %.0f of the %.0f s, and pods lost %.0f of %.0f pod-seconds in these. A pod costs %.0f ms of CPU until it runs, so about %.0f pods/s is the most while a burst lasts.",
-			v.Meta.Machine.CPUs, seconds, v.Span(), claimed, v.Lost.PodSeconds, 1000*r.Demand, r.Bound))
+	summary := fmt.Sprintf("The machine is at capacity in bursts: its %d CPUs are full for %.0f of the %.0f s, and pods lost %.0f of %.0f pod-seconds in these.", v.Meta.Machine.CPUs, seconds, v.Span(), claimed, v.Lost.PodSeconds)
+	if r.Demand > 0 { // else what was there before gave way to them
+		summary += fmt.Sprintf(" A pod costs %.0f ms of CPU until it runs, so about %.0f pods/s is the most while a burst lasts.", 1000*r.Demand, r.Bound)
+	}
+	f = finding(v, m, fmt.Sprintf("all %d CPUs of the machine are busy in bursts", v.Meta.Machine.CPUs), summary)
 	f.Stage, f.Claims, f.Rest = stage, claims, true
 	if claimed < surely*v.Lost.PodSeconds {
 		f.Sources = 1
@@ -150,6 +152,7 @@ func finding(v *diagnose.View, m diagnose.MachineUse, cause, summary string) dia
 		sum += known
 		f.Cause += fmt.Sprintf(", %.0f %% of it with processes that do not belong to this run", 100*share)
 		f.Summary += fmt.Sprintf(" %.0f %% of the busy time went to processes that do not belong to this run%s.", 100*share, who)
+		f.Next = fmt.Sprintf("The machine has no CPU to spare: %.0f %% of its %d CPUs are busy, and %.0f %% of that went to processes that do not belong to this run%s.", 100*m.Share, v.Meta.Machine.CPUs, 100*share, who) + diagnose.Behind
 		f.Evidence = append(f.Evidence, outside...)
 		f.Advice.Text = elsewhere + " Or give the machine more CPUs, or ask for fewer pods at a time."
 	}

@@ -18,6 +18,8 @@ const (
 	// patient is how many renewals must fit into the grace period: with fewer, one
 	// that is late is enough. The default is five of 10 s in 50 s.
 	patient = 2.0
+	// enough writes of nodes' status by a stranger are no accident.
+	enough = 3
 	// renewal is how often a kubelet renews its lease.
 	renewal = 10 * time.Second
 	// grace is the default of --node-monitor-grace-period, and pass of --node-monitor-period.
@@ -33,7 +35,7 @@ times that, or renewals come late, healthy nodes come and go.
 
 **Evidence.** At least a tenth of all nodes count as unhealthy on average over the load (node_collector_unhealthy_nodes_in_zone of the controller manager), and without its first two passes of --node-monitor-period, in which new nodes count so. Which pods that holds up is seen at the scheduler: those that its plugin TaintToleration refused (scheduler_unschedulable_pods).
 
-**Whose fault.** Where the audit log has renewals of nine of ten nodes, and less than two fit into the grace period, it is the controller manager's setting. Where renewals come as they should and the period is long enough, or where they do not come, the nodes are named, and what delays them must be sought.
+**Whose fault.** Where the audit log has renewals of nine of ten nodes, and less than two fit into the grace period, it is the controller manager's setting. Where renewals come as they should and the period is long enough, or where they do not come, the nodes are named, and what delays them must be sought; unless leases come and a client that is no node writes the nodes' status: then it is named.
 
 **Class.** A bottleneck where pods wait for it, else a risk: after five minutes pods are evicted.
 
@@ -71,12 +73,14 @@ func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
 		Advice:    diagnose.Advice{Text: "Look at what keeps the nodes from renewing their leases in time: their own CPU, the way to the API server, and the API server's answers to them (kubedyno requests)."},
 		RefutedBy: "leases that the API server did not get for that long",
 	}
+	living := false
 	period := duration(v, "node-monitor-grace-period", grace)
 	if n, each, ok := beats(v); ok {
 		f.Evidence = append(f.Evidence, diagnose.Evidence{Kind: "rate", Ref: "requests: leases of nodes", Value: each.Seconds(), Unit: "s", Text: fmt.Sprintf("between two renewals of a lease, of %.0f nodes", n)},
 			diagnose.Evidence{Kind: "config", Ref: "kube-controller-manager --node-monitor-grace-period", Value: period.Seconds(), Unit: "s", Text: "without a renewal make a node a failed one"})
 		f.Sources++
-		if n >= alive*nodes && period.Seconds() < patient*math.Max(each.Seconds(), renewal.Seconds()) {
+		living = n >= alive*nodes
+		if living && period.Seconds() < patient*math.Max(each.Seconds(), renewal.Seconds()) {
 			f.Component = diagnose.ControllerManager
 			f.Cause = fmt.Sprintf("nodes are given up after %s without a heartbeat, of which one comes every %.0f s", period, each.Seconds())
 			f.Summary = fmt.Sprintf("Healthy nodes are taken for failed: the controller manager gives a node up after %s without a heartbeat, and each of them sends one every %.0f s. Of %.0f nodes, %.0f on average are tainted, so that no pod is placed there.", period, each.Seconds(), nodes, given)
@@ -84,6 +88,16 @@ func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
 				Set: map[string]string{diagnose.ControllerManager + ".args.node-monitor-grace-period": "50s"}}
 			f.RefutedBy = "a run with the default period in which as many nodes count as failed"
 		}
+	}
+	if w, ok := doctored(v); ok && living && f.Component == "node" {
+		// Nodes that renew their leases are failed only if their status says so.
+		f.Component, f.Resource = "client:"+w.Agent, "policy"
+		f.Cause += fmt.Sprintf("; %s writes their status", w.Agent)
+		f.Summary += fmt.Sprintf(" They renew their leases in time, and %s, which is no node, writes their status: %d times.", w.Agent, w.Count)
+		f.Sources++
+		f.Evidence = append(f.Evidence, diagnose.Evidence{Kind: "rate", Ref: "requests: " + w.Verb + " nodes/status", Value: float64(w.Count), Unit: "requests", Text: "of " + w.Agent + ", which is no node"})
+		f.Advice = diagnose.Advice{Text: fmt.Sprintf("Look at which conditions %s sets, and take its right to nodes/status away unless it is a problem detector that knows what it does.", w.Agent)}
+		f.RefutedBy = "as many failed nodes while it writes nothing"
 	}
 	if lost := v.Excess(stage(v)); v.StagesOK && v.Symptom() && lost > 0 {
 		pending := sum(v.GaugeBy(diagnose.Scheduler, "scheduler_pending_pods", "queue", nil, v.Load))
@@ -96,6 +110,15 @@ func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
 		}
 	}
 	return diagnose.Found(f)
+}
+
+// doctored names who writes the status of nodes most, where that is neither a node nor a
+// part of the cluster.
+func doctored(v *diagnose.View) (w diagnose.Writer, ok bool) {
+	if all := v.Strangers("nodes/status"); len(all) > 0 && all[0].Count >= enough {
+		return all[0], true
+	}
+	return w, false
 }
 
 // duration is a flag of the controller manager, or its default.

@@ -2,6 +2,7 @@ package podsparked
 
 import (
 	"fmt"
+	"net/http"
 	"slices"
 	"strings"
 
@@ -12,6 +13,9 @@ const (
 	// most is the share of the pods pending at the scheduler that must be set aside,
 	// on average, and few the least number.
 	most, few = 0.5, 1
+	// stayed is the share of the nodes below which so many went away that it matters
+	// where pods find no place.
+	stayed = 0.8
 )
 
 // reasons are what it means that a plugin of the scheduler refuses a pod on every
@@ -46,6 +50,10 @@ stage queue. Or none of at least 20 attempts found a node. scheduler_scheduling_
 Where at least 20 pods wait on average, or fewer for 10 s each, and the scheduler has less than a tenth as many in all of its queues and tried none, they are not its own: they name another scheduler (spec.schedulerName), or it does not lead (leader_election_master_status).
 
 Where at least half of the pending pods are not of the load, they are not what the load's pods wait for as such: the finding is then that the scheduler tries them in vain, where at least half of its attempts are.
+
+Where the scheduler is busy and its pods are not set aside, but at least 20 and a fifth of its bindings are refused, as the requests say, that share of the wait is charged to the refusals: these pods are decided again.
+
+Where a fifth of the nodes or more went away meanwhile (scheduler_cache_size, node_collector_zone_size), that is said, and who deleted them; likewise who else wrote to nodes, where pods are refused for a cordon, a taint or a label.
 
 **Claims.** The share of stage queue that these queues held; where they hold others' pods, the share of the attempts that went to these.
 
@@ -88,6 +96,9 @@ func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
 	// the active queue before all others have been.
 	hopeless, tried := inVain(v)
 	if !hopeless && (parked < few || parked < most*total) {
+		if f, ok := again(v, stage, lost); ok {
+			return diagnose.Found(f)
+		}
 		return diagnose.NotThere("of %.0f pods pending at the scheduler on average, %.0f were set aside", total, parked)
 	}
 	share := 1.0
@@ -139,14 +150,13 @@ func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
 		f.Cause = "after a failed attempt pods sit out their back-off"
 		f.Summary = fmt.Sprintf("Pods sit out the scheduler's back-off: %.0f of %.0f waiting pods at a time, after %.0f failed attempts, while the scheduler is idle.", levels["backoff"].Mean, total, failed)
 		f.Advice.Text = "Remove what made the attempts fail; podInitialBackoffSeconds and podMaxBackoffSeconds of the scheduler's configuration (1 and 10 by default) bound the wait."
-		if l, ok := v.Log(diagnose.Scheduler, "create-refused"); ok && l.MostCount >= crowd {
-			reason := strings.TrimSuffix(l.Most.Object, ".")
+		if reason, e, ok := refusal(v); ok {
 			f.Sources++
 			f.Resource = "policy"
 			f.Cause = "the API server refuses the scheduler's bindings"
 			f.Summary += fmt.Sprintf(" The API server refuses its bindings: %s.", reason)
-			f.Evidence = append(f.Evidence, diagnose.Evidence{Kind: "pattern", Ref: "logs: kube-scheduler, create-refused", Value: float64(l.Count), Unit: "lines", Text: fmt.Sprintf("%d of them say: %s", l.MostCount, reason)})
-			f.Advice.Text = "Look at who refuses: the rights of the scheduler's account (ClusterRole system:kube-scheduler and its binding), or the webhook or policy for pods/binding that the reason names."
+			f.Evidence = append(f.Evidence, e)
+			f.Advice.Text = whoRefuses
 		} else if why, ok := logged(v); ok {
 			f.Sources++
 			f.Cause += ": " + why.Last.Detail
@@ -165,16 +175,27 @@ func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
 			f.Advice.Text = look
 		}
 	}
-	if e, had, ok := nodeless(v); ok && main != "gated" {
+	if e, left, had, ok := fewer(v); ok && main != "gated" {
 		f.Sources++
-		f.Resource, f.Cause = "policy", "the cluster has no node"
-		f.Summary = fmt.Sprintf("There is no node%s, and none of the scheduler's attempts can find a place for the %.0f pods that wait at a time.", had, total)
 		f.Evidence = append(f.Evidence, e)
+		look := "Look at who deletes nodes (kubedyno requests RECORDING --by userAgent,verb,resource), and register them again: a kubelet does it when it starts. "
+		if left == 0 {
+			f.Resource, f.Cause = "policy", "the cluster has no node"
+			f.Summary = fmt.Sprintf("There is no node%s, and none of the scheduler's attempts can find a place for the %.0f pods that wait at a time.", had, total)
+			f.Advice.Text = look + "If they are there (kubectl get nodes), look at what the scheduler's log says of its watches."
+		} else {
+			f.Cause += fmt.Sprintf(", for %.0f %% of the nodes are gone", 100*(1-left))
+			f.Summary += fmt.Sprintf(" %.0f %% of the nodes went away during the load.", 100*(1-left))
+			f.Advice.Text = look + f.Advice.Text
+		}
 		for _, t := range v.TalksOf(func(t *diagnose.Talk) bool { return t.Resource == "nodes" && strings.HasPrefix(t.Verb, "delete") }) {
 			f.Summary += fmt.Sprintf(" %s deleted nodes, by %d requests.", t.Agent, t.Count)
 			f.Evidence = append(f.Evidence, diagnose.Evidence{Kind: "rate", Ref: "requests: delete nodes", Value: float64(t.Count), Unit: "requests", Text: "node deletions by " + t.Agent})
 		}
-		f.Advice.Text = "Look at who deletes nodes (kubedyno requests RECORDING --by userAgent,verb,resource), and register them again: a kubelet does it when it starts. If they are there (kubectl get nodes), look at what the scheduler's log says of its watches."
+	}
+	if w, ok := written(v, plugins); ok && main != "gated" {
+		f.Summary += fmt.Sprintf(" %s wrote to nodes, by %d requests.", w.Agent, w.Count)
+		f.Evidence = append(f.Evidence, diagnose.Evidence{Kind: "rate", Ref: "requests: " + w.Verb + " nodes", Value: float64(w.Count), Unit: "requests", Text: "of " + w.Agent + ", before the load and under it"})
 	}
 	if said != "" && main != "gated" {
 		f.Cause += fmt.Sprintf("; %s %s no", said, map[bool]string{true: "says", false: "say"}[len(plugins) == 1])
@@ -235,6 +256,64 @@ func explained(plugins []string) (means, look string) {
 		parts[i] = strings.ToLower(p[:1]) + p[1:]
 	}
 	return fmt.Sprintf("Some nodes refuse them for one reason, the rest for another: %s.", strings.Join(parts, "; ")), strings.Join(looks, " ")
+}
+
+// whoRefuses is what to do about bindings that are refused.
+const whoRefuses = "Look at who refuses: the rights of the scheduler's account (ClusterRole system:kube-scheduler and its binding), or the webhook or policy for pods/binding that the reason names."
+
+// refusal is why bindings are refused, by the scheduler's log.
+func refusal(v *diagnose.View) (reason string, e diagnose.Evidence, ok bool) {
+	l, ok := v.Log(diagnose.Scheduler, "create-refused")
+	if !ok || l.MostCount < crowd {
+		return "", e, false
+	}
+	reason = strings.TrimSuffix(l.Most.Object, ".")
+	return reason, diagnose.Evidence{Kind: "pattern", Ref: "logs: kube-scheduler, create-refused", Value: float64(l.Count), Unit: "lines", Text: fmt.Sprintf("%d of them say: %s", l.MostCount, reason)}, true
+}
+
+// lostWork is the share of the bindings that must be refused where the pods concerned do
+// not sit out a back-off, since the scheduler is busy with deciding them again.
+const lostWork = 0.2
+
+// again finds a busy scheduler whose decisions are lost, for its bindings are refused.
+func again(v *diagnose.View, stage string, lost float64) (f diagnose.Finding, ok bool) {
+	asked, refused := 0, 0
+	for _, t := range v.TalksOf(func(t *diagnose.Talk) bool {
+		return t.Resource == "pods/binding" && t.Verb == "create" && strings.HasPrefix(t.Agent, diagnose.Scheduler)
+	}) {
+		asked += t.Count
+		for code, n := range t.Codes {
+			switch code {
+			case http.StatusNotFound, http.StatusConflict, http.StatusTooManyRequests: // the pod went or was bound, or the server was busy
+			default:
+				if code >= http.StatusBadRequest {
+					refused += n
+				}
+			}
+		}
+	}
+	if refused < crowd || float64(refused) < lostWork*float64(asked) {
+		return f, false
+	}
+	part := float64(refused) / float64(asked)
+	f = diagnose.Finding{
+		Class: diagnose.Bottleneck, Component: diagnose.Scheduler, Stage: diagnose.Queue, Resource: "policy", Sources: 1,
+		Direct:  true, // that much of the loop's work is lost, whatever makes it slow
+		Cause:   "the API server refuses the scheduler's bindings",
+		Summary: fmt.Sprintf("The API server refuses %.0f %% of the scheduler's bindings: each of these pods is decided again, %.1f times for one that is bound.", 100*part, float64(asked)/float64(max(1, asked-refused))),
+		Claims:  map[string]float64{stage: lost * part},
+		Evidence: []diagnose.Evidence{
+			{Kind: "rate", Ref: "requests: create pods/binding", Value: part, Unit: "1", Text: fmt.Sprintf("%d of %d bindings were refused", refused, asked)},
+		},
+		Advice:    diagnose.Advice{Text: whoRefuses},
+		RefutedBy: "a run without refusals in which pods wait as long for the scheduler",
+	}
+	if reason, e, ok := refusal(v); ok {
+		f.Sources++
+		f.Summary += fmt.Sprintf(" The reason given: %s.", reason)
+		f.Evidence = append(f.Evidence, e)
+	}
+	return f, true
 }
 
 const (
@@ -317,22 +396,44 @@ func before(v *diagnose.View, stage string, lost, others, total float64) (f diag
 	return f, true
 }
 
-// nodeless says that there was no node in the end; had is since when, in words. The
-// scheduler's own count goes on with a node that was deleted as long as it knows of pods
-// there, so that the controller manager's is asked too.
-func nodeless(v *diagnose.View) (e diagnose.Evidence, had string, ok bool) {
-	nodes, known := v.GaugeBy(diagnose.Scheduler, "scheduler_cache_size", "type", nil, v.Load)["nodes"]
-	ref := `scheduler_cache_size{component="kube-scheduler",type="nodes"}`
-	if !known || nodes.N == 0 || nodes.Last > 0 {
-		ref = `node_collector_zone_size{component="kube-controller-manager"}`
-		if nodes, known = v.Gauge(diagnose.ControllerManager, "node_collector_zone_size", nil, v.Load); !known || nodes.Max == 0 || nodes.Last > 0 {
-			return e, "", false
-		}
+// nodesOf counts the nodes. The scheduler goes on with a node that was deleted as long as
+// it knows of pods there, so that the controller manager is asked too.
+func nodesOf(v *diagnose.View) (nodes diagnose.Level, ref string, ok bool) {
+	nodes, ok = v.GaugeBy(diagnose.Scheduler, "scheduler_cache_size", "type", nil, v.Load)["nodes"]
+	ok = ok && nodes.N > 0
+	if l, known := v.Gauge(diagnose.ControllerManager, "node_collector_zone_size", nil, v.Load); known && l.Max > 0 && (!ok || l.Last < nodes.Last) {
+		return l, `node_collector_zone_size{component="kube-controller-manager"}`, true
+	}
+	return nodes, `scheduler_cache_size{component="kube-scheduler",type="nodes"}`, ok
+}
+
+// fewer says that nodes went away during the load: left is the share that is there in the
+// end, had since when they are gone where all of them are, in words.
+func fewer(v *diagnose.View) (e diagnose.Evidence, left float64, had string, ok bool) {
+	nodes, ref, known := nodesOf(v)
+	if !known || nodes.Last > 0 && nodes.Last > stayed*nodes.Max {
+		return e, 1, "", false
 	}
 	if nodes.Max > 0 {
-		had = fmt.Sprintf(" any more, of %.0f", nodes.Max)
+		left, had = nodes.Last/nodes.Max, fmt.Sprintf(" any more, of %.0f", nodes.Max)
 	}
-	return diagnose.Evidence{Kind: "pattern", Ref: ref, Value: nodes.Last, Unit: "nodes", Text: fmt.Sprintf("%.0f nodes at the end of the load, %.0f at its begin", nodes.Last, nodes.First)}, had, true
+	return diagnose.Evidence{Kind: "pattern", Ref: ref, Value: nodes.Last, Unit: "nodes", Text: fmt.Sprintf("%.0f nodes at the end of the load, %.0f at its begin", nodes.Last, nodes.First)}, left, had, true
+}
+
+// written names who else wrote to the nodes, where plugins refuse pods for what is written
+// there: cordons, taints and labels.
+func written(v *diagnose.View, plugins []string) (w diagnose.Writer, ok bool) {
+	if !slices.ContainsFunc(plugins, func(p string) bool {
+		return p == "NodeUnschedulable" || p == "TaintToleration" || p == "NodeAffinity"
+	}) {
+		return w, false
+	}
+	for _, w := range v.Strangers("nodes") {
+		if w.Verb == "patch" || w.Verb == "update" {
+			return w, true
+		}
+	}
+	return w, false
 }
 
 // inVain says that none of at least a crowd of attempts found a node, by the
