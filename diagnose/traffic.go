@@ -435,7 +435,7 @@ func (v *View) lost() string {
 // BusyAtRest names who sent the most requests before the load, where that is no part of
 // the cluster nor of the harness, at least half of all and ten a second: rate of all, both a second.
 func (v *View) BusyAtRest() (agent string, rate, all float64) {
-	const half, ten = 0.5, 10
+	const most, often = 0.5, 10 // of all requests, and a second
 	by := map[string]float64{}
 	for _, t := range v.Talks {
 		x := max(0, t.RestRate)
@@ -448,27 +448,31 @@ func (v *View) BusyAtRest() (agent string, rate, all float64) {
 			agent, rate = a, by[a]
 		}
 	}
-	if rate < ten || rate < half*all {
+	if rate < often || rate < most*all {
 		return "", 0, 0
 	}
 	return agent, rate, all
 }
 
-// A Writer is a client that is no part of the cluster nor of the harness, and what it
+// A Stranger is a client that is no part of the cluster nor of the harness, and what it
 // wrote to one kind of object.
-type Writer struct {
+type Stranger struct {
 	Agent, Verb string
 	Count       int // of the requests that were not refused
 }
 
-// Strangers are those of a resource, before the load and under it: the most requests first.
-func (v *View) Strangers(resource string) (all []Writer) {
-	by := map[Writer]int{}
+// Strangers are those that wrote to a resource, before the load and under it: the most
+// requests first.
+func (v *View) Strangers(resource string) (all []Stranger) {
+	by := map[Stranger]int{}
 	for _, asked := range [][]record.Request{v.RestRequests, v.Requests} {
 		for i := range asked {
 			r := &asked[i]
-			if k := keyOf(r); k.resource == resource && writes(k.verb) && r.Code < 400 && !harnessAgent(r.UserAgent) && !OfCluster(k.agent) {
-				by[Writer{Agent: k.agent, Verb: k.verb}]++
+			if resourceOf(r) != resource || !writes(r.Verb) || r.Code >= 400 || harnessAgent(r.UserAgent) {
+				continue
+			}
+			if agent := requests.Agent(r.UserAgent); !OfCluster(agent) {
+				by[Stranger{Agent: agent, Verb: r.Verb}]++
 			}
 		}
 	}
@@ -476,7 +480,7 @@ func (v *View) Strangers(resource string) (all []Writer) {
 		w.Count = n
 		all = append(all, w)
 	}
-	slices.SortFunc(all, func(a, b Writer) int {
+	slices.SortFunc(all, func(a, b Stranger) int {
 		return cmp.Or(cmp.Compare(b.Count, a.Count), strings.Compare(a.Agent, b.Agent), strings.Compare(a.Verb, b.Verb))
 	})
 	return all

@@ -114,7 +114,7 @@ func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
 
 // doctored names who writes the status of nodes most, where that is neither a node nor a
 // part of the cluster.
-func doctored(v *diagnose.View) (w diagnose.Writer, ok bool) {
+func doctored(v *diagnose.View) (w diagnose.Stranger, ok bool) {
 	if all := v.Strangers("nodes/status"); len(all) > 0 && all[0].Count >= enough {
 		return all[0], true
 	}

@@ -407,8 +407,8 @@ func nodesOf(v *diagnose.View) (nodes diagnose.Level, ref string, ok bool) {
 	return nodes, `scheduler_cache_size{component="kube-scheduler",type="nodes"}`, ok
 }
 
-// fewer says that nodes went away during the load: left is the share that is there in the
-// end, had since when they are gone where all of them are, in words.
+// fewer says that nodes went away during the load. left is the share of them that there is
+// in the end; had says of how many, where there is none.
 func fewer(v *diagnose.View) (e diagnose.Evidence, left float64, had string, ok bool) {
 	nodes, ref, known := nodesOf(v)
 	if !known || nodes.Last > 0 && nodes.Last > stayed*nodes.Max {
@@ -422,7 +422,7 @@ func fewer(v *diagnose.View) (e diagnose.Evidence, left float64, had string, ok 
 
 // written names who else wrote to the nodes, where plugins refuse pods for what is written
 // there: cordons, taints and labels.
-func written(v *diagnose.View, plugins []string) (w diagnose.Writer, ok bool) {
+func written(v *diagnose.View, plugins []string) (w diagnose.Stranger, ok bool) {
 	if !slices.ContainsFunc(plugins, func(p string) bool {
 		return p == "NodeUnschedulable" || p == "TaintToleration" || p == "NodeAffinity"
 	}) {

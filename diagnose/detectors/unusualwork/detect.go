@@ -2,6 +2,7 @@ package unusualwork
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/kubedyno/kubedyno/analysis/functions"
@@ -97,7 +98,7 @@ least 5 % of a CPU. Of registering, the function that does it is named.
 Where a flag makes the work, a smaller share is enough, and 2 % of a CPU: 8 % for JSON with --storage-media-type=application/json, 4 % for reading watches' changes from etcd with --watch-cache=false, 3 % for counting objects with --etcd-count-metric-poll-period.
 
 **Who.** Of scrapes, the client is named that sends three of five reads that are of no resource, where it is no component. Of compression, it is the one for whose reads the API server takes three fifths of the time that it takes for reads,
-and as much as it takes to compress.
+and as much as it takes to compress; where that is who scrapes, and what it reads are metrics, it is left at the scrapes.
 
 **Class.** Waste; a bottleneck where the CPU is full and this is at least a fifth of it.
 
@@ -121,7 +122,7 @@ func detect(v *diagnose.View, earlier []diagnose.Finding) diagnose.Outcome {
 		if known[k.knownBy] {
 			continue
 		}
-		if f, ok := k.find(v); ok {
+		if f, ok := k.find(v, found); ok {
 			consumer.Weigh(v, &f)
 			found = append(found, f)
 		}
@@ -132,8 +133,8 @@ func detect(v *diagnose.View, earlier []diagnose.Finding) diagnose.Outcome {
 	return diagnose.Found(found...)
 }
 
-// find is the finding of a kind of work that is not small.
-func (k *kind) find(v *diagnose.View) (f diagnose.Finding, ok bool) {
+// find is the finding of a kind of work that is not small, beside those found before.
+func (k *kind) find(v *diagnose.View, before []diagnose.Finding) (f diagnose.Finding, ok bool) {
 	work := v.Work
 	if k.class {
 		work = v.Class
@@ -173,7 +174,12 @@ func (k *kind) find(v *diagnose.View) (f diagnose.Finding, ok bool) {
 	case k.path == functions.PathMetrics:
 		nameScraper(v, &f)
 	case k.path == compression:
-		k.nameReader(v, &f, w)
+		// The answers to scrapes are large and compressed: that is part of what these cost.
+		if k.nameReader(v, &f, w) == "" && slices.ContainsFunc(before, func(b diagnose.Finding) bool {
+			return b.CodePath == functions.PathMetrics && b.Component == f.Component && b.Component != diagnose.APIServer
+		}) {
+			return f, false
+		}
 	case k.path == functions.PathRegister && by != "":
 		f.CodePath, f.Sources = by, 2
 		f.Summary = fmt.Sprintf("kube-apiserver registers metrics while it serves requests, with %.0f %% of its CPU, %.2f ms for each pod: %s does it.", 100*w.Share, 1000*w.PerPod, by)
@@ -196,8 +202,9 @@ func (g *flag) makes(v *diagnose.View) (value string, ok bool) {
 const most = 0.6
 
 // nameReader names the client for whose reads the API server takes most of the
-// time that it takes for reads, where that is time enough for the work.
-func (k *kind) nameReader(v *diagnose.View, f *diagnose.Finding, w diagnose.Spent) {
+// time that it takes for reads, where that is time enough for the work, and returns the
+// resource that it reads most; empty for paths that are none.
+func (k *kind) nameReader(v *diagnose.View, f *diagnose.Finding, w diagnose.Spent) (resource string) {
 	type reader struct {
 		seconds float64
 		most    diagnose.Talk // what it reads that takes longest
@@ -221,15 +228,15 @@ func (k *kind) nameReader(v *diagnose.View, f *diagnose.Finding, w diagnose.Spen
 		}
 	}
 	if best == nil || best.seconds < most*all || best.seconds < w.CPUSeconds {
-		return
+		return ""
 	}
 	t := best.most
 	switch t.Agent {
 	case "", diagnose.APIServer, diagnose.ControllerManager, diagnose.Scheduler:
-		return
+		return ""
 	}
 	if t.Harness {
-		return
+		return ""
 	}
 	f.Component, f.Sources = "client:"+t.Agent, f.Sources+1
 	f.Cause = fmt.Sprintf("%s reads large answers, and kube-apiserver compresses them with %.0f %% of its CPU", t.Agent, 100*w.Share)
@@ -240,6 +247,7 @@ func (k *kind) nameReader(v *diagnose.View, f *diagnose.Finding, w diagnose.Spen
 	} else {
 		f.Advice = diagnose.Advice{Text: "Let " + t.Agent + " read with a watch (an informer) what it reads again and again. DisableCompression in its client saves the work where it is near the API server, for more bytes on the way."}
 	}
+	return t.Resource
 }
 
 // nameScraper names the client that scrapes.
