@@ -516,7 +516,7 @@ func (l *Lab) handle(ev Event) {
 		}
 	case EventExited:
 		select {
-		case l.exited <- &proc.ExitError{Component: ev.Component, Err: errors.New(ev.Error), Log: []string{lastWords(ev)}}:
+		case l.exited <- &proc.ExitError{Component: ev.Component, Err: errors.New(ev.Error), Log: []string{lastWords(ev, l.state.Dir)}}:
 		default:
 			l.log.Warn("nobody listens to exits", "component", ev.Component, "error", ev.Error)
 		}

@@ -140,14 +140,20 @@ func stateFolderError(dir string, err error) error {
 // two write-ahead logs of 64 MB, and logs and the audit log grow.
 const needFree = 256 << 20
 
+// freeBytes is how much of the disk that holds a folder is free to write.
+func freeBytes(dir string) (uint64, error) {
+	var disk syscall.Statfs_t
+	if err := syscall.Statfs(dir, &disk); err != nil {
+		return 0, err
+	}
+	return disk.Bavail * uint64(disk.Bsize), nil
+}
+
 // newState makes a lab's state folder. It appears whole, under its name, or
 // not at all: whoever sweeps must never meet one without an owner.
 func newState(root string, cfg Config, mode string) (*State, error) {
-	var disk syscall.Statfs_t
-	if err := syscall.Statfs(root, &disk); err == nil {
-		if free := disk.Bavail * uint64(disk.Bsize); free < needFree {
-			return nil, fmt.Errorf("only %d MB are free where labs are kept, %s, and a lab needs %d: free some space, or set KUBEDYNO_STATE to a folder on another disk", free>>20, root, needFree>>20)
-		}
+	if free, err := freeBytes(root); err == nil && free < needFree {
+		return nil, fmt.Errorf("only %d MB are free where labs are kept, %s, and a lab needs %d: free some space, or set KUBEDYNO_STATE to a folder on another disk", free>>20, root, needFree>>20)
 	}
 	owner, err := selfID()
 	if err != nil {

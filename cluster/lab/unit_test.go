@@ -76,9 +76,13 @@ func TestLastWords(t *testing.T) {
 		"exit status 1":  "failed to commit tx: write db: file too large",
 		"signal: killed": "bye",
 	} {
-		if got := lastWords(Event{Error: err, Log: log}); got != want {
+		if got := lastWords(Event{Error: err, Log: log}, t.TempDir()); got != want {
 			t.Errorf("%s: %q, want %q", err, got, want)
 		}
+	}
+	unknown := Event{Error: "exit status 1", Log: []string{`{"level":"info","ts":"x","msg":"trace[1]","detail":"{}"}`}}
+	if got, want := lastWords(unknown, t.TempDir()), "info: trace[1]"; got != want {
+		t.Errorf("%q, want %q", got, want)
 	}
 }
 

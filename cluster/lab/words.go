@@ -99,13 +99,25 @@ func telling(log []string) string {
 
 // lastWords is the line in which a component that ended says why, without the stack
 // that may come with it. One that was killed did not know: its last line says how far
-// it was.
-func lastWords(ev Event) string {
-	if strings.HasPrefix(ev.Error, "signal: ") {
-		return shorten(proc.LastLine(ev.Log))
+// it was. Where the disk that holds dir is full, nobody could write why.
+func lastWords(ev Event, dir string) string {
+	if free, err := freeBytes(dir); err == nil && free < fullBelow && !strings.HasPrefix(ev.Error, "signal: ") {
+		return fmt.Sprintf("the disk is full (state folder %s)", dir)
 	}
-	return shorten(telling(ev.Log))
+	said := proc.LastLine(ev.Log)
+	if !strings.HasPrefix(ev.Error, "signal: ") {
+		said = telling(ev.Log)
+	}
+	var e struct{ Level, Msg string }
+	if strings.HasPrefix(said, "{") && json.Unmarshal([]byte(said), &e) == nil && e.Msg != "" {
+		said = e.Level + ": " + e.Msg
+	}
+	return shorten(said)
 }
+
+// fullBelow are the bytes below which a disk counts as full: etcd's next page, or log
+// line, may not fit.
+const fullBelow = 1 << 20
 
 // etcdFatal reads one line of etcd's JSON log; "" unless it is grave.
 func etcdFatal(line string) string {

@@ -14,7 +14,7 @@ var Detector = diagnose.Detector{
 	Title: "A component's process ended during the load",
 	Doc: `A component that ends takes its part with it: without kube-controller-manager no controller makes pods, without kube-scheduler none is bound, without etcd or the API server nothing moves. A lab ends its run then; on other clusters somebody starts it again, and it begins with an empty cache.
 
-**Evidence.** The kernel told of the end of the component's process during the load, with its exit status, and where the run ended for it, the run's own reason is the second source. What ended within a second after it in such a run is the run's doing. One that was killed comes before what held pods up until then; one that ended by itself may have ended for that.
+**Evidence.** The kernel told of the end of the component's process during the load, with its exit status, and where the run ended for it, the run's own reason is the second source. What ended within a second after it in such a run is the run's doing. One that was killed comes before what held pods up until then, and so do etcd and the API server; a controller manager or scheduler that ended by itself may have ended for that.
 
 Where its log says that it could not renew its lease, that is why: the controller manager and the scheduler give up all they do then, so that no two lead. The lease itself is no cause: what held up its renewal is. Leases are
 renewed before there is a load, so that all of the run is searched for an admission webhook that takes a second and more of updates, or refuses them; whether leases are what it is asked about, its rules say.
@@ -83,9 +83,9 @@ func finding(v *diagnose.View, e diagnose.End) diagnose.Finding {
 	if e.EndedRun {
 		f.Sources++
 		f.Summary += " The run ended with it."
-		// Who was killed did not end for what held pods up before, as one may that has
-		// lost its lease.
-		f.Invalidates = e.ExitCode > signals
+		// Who was killed, or holds no lease, did not end for what held pods up before, as one
+		// may that has lost its lease.
+		f.Invalidates = e.ExitCode > signals || e.Component == diagnose.Etcd || e.Component == diagnose.APIServer
 		f.Evidence = append(f.Evidence, diagnose.Evidence{Kind: "pattern", Ref: "recording.json: endReason", Text: "the run ended for that reason"})
 	}
 	return f

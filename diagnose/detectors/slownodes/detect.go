@@ -55,6 +55,11 @@ func detect(v *diagnose.View, earlier []diagnose.Finding) diagnose.Outcome {
 	case !v.Symptom() || lost < few*v.Lost.PodSeconds:
 		return diagnose.NotThere("nodes took %.0f of the %.0f lost pod-seconds", lost, v.Lost.PodSeconds)
 	}
+	for _, f := range earlier {
+		if f.ID == "component-ended" && (f.Component == diagnose.Etcd || f.Component == diagnose.APIServer) {
+			return diagnose.NotThere("pods start late, but %s", f.Cause)
+		}
+	}
 	if node, pods := v.Unserved(); pods >= several && 2*pods >= v.Counts.Stuck {
 		return diagnose.Found(unserved(v, node, pods, lost))
 	}
