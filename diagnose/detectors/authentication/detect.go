@@ -1,6 +1,7 @@
 package authentication
 
 import (
+	"cmp"
 	"fmt"
 
 	"github.com/kubedyno/kubedyno/diagnose"
@@ -19,12 +20,12 @@ var Detector = diagnose.Detector{
 	Detect: detect,
 }
 
-func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
+func detect(v *diagnose.View, earlier []diagnose.Finding) diagnose.Outcome {
 	l, ok := layer.Filter(v, "authentication", func(t *diagnose.Talk) float64 { return t.Authentication })
 	if !ok {
 		return diagnose.NotAssessed("the API server's metrics")
 	}
-	if quick := l.Quick(v); quick != "" {
+	if quick := cmp.Or(l.Quick(v), l.Still(earlier)); quick != "" {
 		return diagnose.NotThere("%s", quick)
 	}
 	f := diagnose.Finding{

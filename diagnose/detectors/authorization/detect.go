@@ -1,6 +1,7 @@
 package authorization
 
 import (
+	"cmp"
 	"fmt"
 
 	"github.com/kubedyno/kubedyno/diagnose"
@@ -27,13 +28,13 @@ cause, otherwise the number of bindings, which the API server's profile confirms
 	Detect: detect,
 }
 
-func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
+func detect(v *diagnose.View, earlier []diagnose.Finding) diagnose.Outcome {
 	l, ok := layer.Filter(v, "authorization", func(t *diagnose.Talk) float64 { return t.Authorization })
 	if !ok {
 		return diagnose.NotAssessed("the API server's metrics")
 	}
 	mean, n := l.Mean, l.Count
-	if quick := l.Quick(v); quick != "" {
+	if quick := cmp.Or(l.Quick(v), l.Still(earlier)); quick != "" {
 		return diagnose.NotThere("%s", quick)
 	}
 	_, hook := v.Increase(diagnose.APIServer, asked+"_sum", nil)

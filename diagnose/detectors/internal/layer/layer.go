@@ -203,6 +203,17 @@ func (l Layer) Quick(v *diagnose.View) string {
 	return ""
 }
 
+// Still says why a layer inside the API server is none to speak of where the server itself
+// stood still: what it had begun took until it went on.
+func (l Layer) Still(earlier []diagnose.Finding) string {
+	for _, f := range earlier {
+		if f.ID == "standstill" && f.Component == diagnose.APIServer && l.Mean < crowded {
+			return fmt.Sprintf("%s took %.1f ms of each of %.0f requests, and %s", l.Name, 1000*l.Mean, l.Count, strings.TrimSuffix(f.Cause, "."))
+		}
+	}
+	return ""
+}
+
 // before says that a request which many pods wait for, made before any of them is,
 // passes the layer: that of what owns them.
 func (l Layer) before(v *diagnose.View) bool {
