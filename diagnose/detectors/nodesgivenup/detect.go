@@ -35,7 +35,7 @@ times that, or renewals come late, healthy nodes come and go.
 
 **Evidence.** At least a tenth of all nodes count as unhealthy on average over the load (node_collector_unhealthy_nodes_in_zone of the controller manager), and without its first two passes of --node-monitor-period, in which new nodes count so. Which pods that holds up is seen at the scheduler: those that its plugin TaintToleration refused (scheduler_unschedulable_pods).
 
-**Whose fault.** Where the audit log has renewals of nine of ten nodes, and less than two fit into the grace period, it is the controller manager's setting. Where renewals come as they should and the period is long enough, or where they do not come, the nodes are named, and what delays them must be sought; unless leases come and a client that is no node writes the nodes' status: then it is named.
+**Whose fault.** Where the audit log has renewals of nine of ten nodes, and less than two fit into the grace period, it is the controller manager's setting. Where renewals come as they should and the period is long enough, or where they do not come, the nodes are named, and what delays them must be sought; unless leases come and a client that is no node writes the nodes' status: then it is named, as *possible*, for which of both said that they are not ready is not recorded.
 
 **Class.** A bottleneck where pods wait for it, else a risk: after five minutes pods are evicted.
 
@@ -90,7 +90,9 @@ func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
 		}
 	}
 	if w, ok := doctored(v); ok && living && f.Component == "node" {
-		// Nodes that renew their leases are failed only if their status says so.
+		// Nodes that renew their leases are failed only if their status says so. A kubelet may
+		// say it too, of a runtime that is down, beside a detector that reports other things.
+		f.Grade = diagnose.Possible
 		f.Component, f.Resource = "client:"+w.Agent, "policy"
 		f.Cause += fmt.Sprintf("; %s writes their status", w.Agent)
 		f.Summary += fmt.Sprintf(" They renew their leases in time, and %s, which is no node, writes their status: %d times.", w.Agent, w.Count)
