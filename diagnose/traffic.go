@@ -189,6 +189,7 @@ func (v *View) accountRequests(all []record.Request) {
 	})
 	v.accountConversions()
 	v.accountWatches(all)
+	v.accountLapses(all)
 	lists := requests.NewLists()
 	lists.From = v.Load.Start.UnixMicro()
 	end := v.Load.End.UnixMicro()

@@ -31,6 +31,12 @@ func ParseUserAgent(ua string) (program, role string) {
 // as the user agent's short form has it.
 const NamespaceController = ControllerManager + " … namespace-controller"
 
+// EvictsByTaint says whether a client, likewise, is the part of the controller manager that
+// evicts pods from nodes with a taint of the effect NoExecute.
+func EvictsByTaint(agent string) bool {
+	return agent == ControllerManager+" … node-controller" || agent == ControllerManager+" … taint-eviction-controller"
+}
+
 // OfCluster says whether a client, by requests.Agent's short form, is a part of what
 // a cluster is made of: its control plane, or a node's agents.
 func OfCluster(agent string) bool {

@@ -56,6 +56,7 @@ type View struct {
 	Partings     []Parting          // of measured pods that their nodes deleted, in the whole recording
 	Talks        []Talk             // what Requests add up to, by client and kind
 	Watches      []Watching         // that were open during the load, the most first
+	Lapses       []Lapse            // what parts of the control plane did not see for a time, the longest first
 	Lists        []requests.ListRow // who lists, and who watches
 	API          Service            // how requests fared that are not the harness'
 	Counts       PodCounts

@@ -46,6 +46,7 @@ import (
 	"github.com/kubedyno/kubedyno/diagnose/detectors/liststorm"
 	"github.com/kubedyno/kubedyno/diagnose/detectors/loadrefused"
 	"github.com/kubedyno/kubedyno/diagnose/detectors/lockherd"
+	"github.com/kubedyno/kubedyno/diagnose/detectors/lostwatches"
 	"github.com/kubedyno/kubedyno/diagnose/detectors/machinecpu"
 	"github.com/kubedyno/kubedyno/diagnose/detectors/nodesgivenup"
 	"github.com/kubedyno/kubedyno/diagnose/detectors/nodeslate"
@@ -88,6 +89,7 @@ var All = []diagnose.Detector{
 	nodeslate.Detector,
 	standstill.Detector,
 	ended.Detector,
+	lostwatches.Detector,
 	etcdspace.Detector,
 	openfiles.Detector,
 	garbagecollection.Detector,

@@ -140,11 +140,13 @@ func TestNobodyAsks(t *testing.T) {
 // another's.
 func TestNamesWho(t *testing.T) {
 	for name, want := range map[string]string{
-		"busy-before-the-load":      "own-labeller asked for most: 82 of 83 requests a second",
-		"deployments-applied-again": "Meanwhile own-gitops writes deployments 912 times",
-		"nodes-cordoned":            "kubectl wrote to nodes, by 12 requests",
-		"nodes-deleted-by-client":   "92 % of the nodes went away during the load. own-autoscaler deleted nodes, by 11 requests",
-		"nodes-said-to-be-sick":     "renew their leases in time, and own-doctor, which is no node, writes their status",
+		"busy-before-the-load":        "own-labeller asked for most: 82 of 83 requests a second",
+		"deployments-applied-again":   "Meanwhile own-gitops writes deployments 912 times",
+		"nodes-cordoned":              "kubectl wrote to nodes, by 12 requests",
+		"nodes-deleted-by-client":     "92 % of the nodes went away during the load. own-autoscaler deleted nodes, by 11 requests",
+		"nodes-tainted-noexecute":     "No node failed, and kubectl wrote to nodes 28 times",
+		"scheduler-connection-breaks": "its connection to the API server breaks again and again",
+		"nodes-said-to-be-sick":       "renew their leases in time, and own-doctor, which is no node, writes their status",
 	} {
 		d, err := diagnose.Run(recordtest.Open(t, recordtest.Unpack(t, name)), detectors.All)
 		if err != nil {

@@ -32,7 +32,7 @@ var Detector = diagnose.Detector{
 tests failures, a descheduler, an operator that restarts what it does not know), or who changes templates again and again (a reloader, two deployers that disagree), or who scales it down and up again (an autoscaler that is too quick), or who takes the labels away by which a controller knows its pods, has everything done again: created, decided, bound, started, watched. All of it looks like more load.
 
 **Evidence.** Workloads had at least 20 pods made beyond what they asked for. Clients that are neither part of the control plane nor of the load deleted or evicted at least 10 pods, and 5 % of those that were seen, as the requests say (then 10 that were made again are enough); or
-they changed workloads, and controllers made at least 3 ReplicaSets or revisions more than there are workloads; or they scaled workloads at least 3 times, without another template; or they deleted at least 3 ReplicaSets or other owners of pods; or one workload and more for good, with at least 5 pods that never ran, most of all that did not; or at least 2 pods without an owner before they ran; or they wrote to at least 20 pods, no more than twice as often as pods were made beyond what was asked for, and to no workload.
+they changed workloads, and controllers made at least 3 ReplicaSets or revisions more than there are workloads; or they scaled workloads at least 3 times, without another template; or they deleted at least 3 ReplicaSets or other owners of pods; or one workload and more for good, with at least 5 pods that never ran, most of all that did not; or at least 2 pods without an owner before they ran; or they wrote to at least 20 pods, no more than twice as often as pods were made beyond what was asked for, and to no workload; or they wrote to nodes, none of which failed, and the node controller evicted as many pods, as it does for a taint with the effect NoExecute.
 
 **Charged.** Of the waiting for a controller, what is of pods that replace others: they were due with their workload, long ago. A machine that is full is full for this work too, by its share of all pods. Pods without an owner that never ran are counted, for nobody makes them again.
 
@@ -40,7 +40,7 @@ they changed workloads, and controllers made at least 3 ReplicaSets or revisions
 	Detect: detect,
 }
 
-func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
+func detect(v *diagnose.View, earlier []diagnose.Finding) diagnose.Outcome {
 	if !v.HasRequests {
 		return diagnose.NotAssessed("an audit log: only it tells who deletes pods")
 	}
@@ -79,6 +79,9 @@ func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
 		return diagnose.Found(ownerless(v, r, by, gone, kinds))
 	}
 	if f, ok := removed(v, by, gone, kinds); ok && r.pods < few {
+		return diagnose.Found(f)
+	}
+	if f, ok := driven(v, r, earlier); ok && n < few {
 		return diagnose.Found(f)
 	}
 	switch {
@@ -274,6 +277,45 @@ func ownerless(v *diagnose.View, r again, by string, n int, kinds string) diagno
 // some is how many pods at least must be missing with the workloads that were deleted:
 // those that had come before are not.
 const some = 5
+
+// driven is the finding of a client on whose word the node controller evicts pods, which
+// it does where a node fails, or has a taint with the effect NoExecute.
+func driven(v *diagnose.View, r again, earlier []diagnose.Finding) (f diagnose.Finding, ok bool) {
+	if slices.ContainsFunc(earlier, func(f diagnose.Finding) bool { return f.ID == "nodes-given-up" }) {
+		return f, false
+	}
+	evicted := 0
+	evictions := v.TalksOf(func(t *diagnose.Talk) bool { return deletes(t) && diagnose.EvictsByTaint(t.Agent) })
+	for _, t := range evictions {
+		evicted += succeeded(&t)
+	}
+	writers := v.Strangers("nodes")
+	if evicted < fewer || float64(evicted) < share*float64(v.Counts.Seen) || r.pods < fewer || len(writers) == 0 {
+		return f, false
+	}
+	by := writers[0]
+	f = r.finding(v, "",
+		fmt.Sprintf("%s writes to nodes, and pods are evicted from them and made again", by.Agent),
+		fmt.Sprintf("Pods are evicted from their nodes while others are waited for: the node controller deleted %d, as it does where a node has a taint with the effect NoExecute. No node failed, and %s wrote to nodes %d times. Controllers made %d of %d pods again, each with all the work of a new one.", evicted, by.Agent, by.Count, r.pods, v.Counts.Seen),
+		fmt.Sprintf("Look at what %s writes to nodes (kubectl get nodes -o custom-columns=NAME:.metadata.name,TAINTS:.spec.taints; managedFields say who set them): NoSchedule keeps new pods away and leaves those that run alone. Pods that must stay tolerate the taint, for a time by tolerationSeconds.", by.Agent),
+		diagnose.Evidence{Kind: "rate", Ref: "requests: delete pods by " + diagnose.ControllerManager, Value: float64(evicted), Unit: "pods", Text: "evicted by the node controller"})
+	f.Component = "client:" + by.Agent
+	f.Evidence = append(f.Evidence, diagnose.Evidence{Kind: "rate", Ref: "requests: " + by.Verb + " nodes by " + by.Agent, Value: float64(by.Count), Unit: "requests", Text: "wrote to nodes"})
+	f.Grade = diagnose.Likely // the requests do not say which field was written
+	if f.Class == diagnose.Waste {
+		f.Cost = v.CostOf(evictions, "")
+	}
+	never := 0
+	for _, p := range v.Pods {
+		if p.RunningMicros == 0 && p.BoundMicros != 0 && p.DeletedMicros != 0 && p.DeletedMicros <= v.Load.End.UnixMicro() {
+			never++
+		}
+	}
+	if never >= pair {
+		f.Summary += fmt.Sprintf(" %d were evicted before they ran.", never)
+	}
+	return f, true
+}
 
 // removed is the finding of a client that deletes workloads for good: their pods go, or
 // never come.
