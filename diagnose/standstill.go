@@ -150,3 +150,58 @@ func (v *View) Stopped(component string, w record.Window) (share float64, n int,
 	}
 	return float64(stopped) / float64(max(1, n)), n, n > 0
 }
+
+// Outages: of what is sent then at least resent is sent again, and at least few segments,
+// and it is less than quiet of what is usual under the load. A full machine
+// sends up to 0.016 of its segments again, for their answers come late.
+const (
+	resent, fewResent = 0.2, 3
+	quietShare        = 0.05
+	quietLeast        = 20
+)
+
+// Outages are the stretches of the load in which nothing arrived of what was sent over
+// the machine's network, to the second: hardly anything was sent but what had been sent
+// before. again is how many segments these were. ok is false where that was not recorded,
+// or the control plane is on other machines.
+func (v *View) Outages() (all []record.Window, again float64, ok bool) {
+	if !v.HasMachine || !v.Local() {
+		return nil, 0, false
+	}
+	type second struct {
+		w              record.Window
+		sent, repeated float64
+	}
+	var seconds []second
+	var rates []float64
+	for i := 1; i < len(v.machine); i++ {
+		a, b := v.machine[i-1], v.machine[i]
+		if a.TCPSegmentsSent < 0 || b.TCPSegmentsSent < 0 || a.TCPRetransmits < 0 || b.TCPRetransmits < 0 {
+			return nil, 0, false
+		}
+		w := record.Window{Start: time.UnixMicro(a.TimeMicros), End: time.UnixMicro(b.TimeMicros)}
+		if w.Seconds() <= 0 || w.End.Before(v.Load.Start) || w.Start.After(v.Load.End) {
+			continue
+		}
+		s := second{w, float64(b.TCPSegmentsSent - a.TCPSegmentsSent), float64(b.TCPRetransmits - a.TCPRetransmits)}
+		seconds = append(seconds, s)
+		rates = append(rates, s.sent/w.Seconds())
+	}
+	if len(rates) == 0 {
+		return nil, 0, true
+	}
+	slices.Sort(rates)
+	quiet := max(quietLeast, quietShare*rates[len(rates)/2])
+	for _, s := range seconds {
+		if s.repeated < fewResent || s.repeated < resent*s.sent || s.sent > quiet*s.w.Seconds() {
+			continue
+		}
+		again += s.repeated
+		if n := len(all); n > 0 && !s.w.Start.After(all[n-1].End) {
+			all[n-1].End = s.w.End
+			continue
+		}
+		all = append(all, s.w)
+	}
+	return all, again, true
+}

@@ -461,6 +461,7 @@ var Unsaid = map[string]string{
 	"component-ended":    "which process ended, and how; a target that does not answer shows as up == 0",
 	"standstill":         "context switches of processes; a target that does not answer shows as up == 0",
 	"lost-watches":       "when each watch ended and began: the audit log",
+	"network-outage":     "TCP segments that a machine sends again: node_netstat_Tcp_RetransSegs of the node exporter",
 	"tied-cpus":          "what each CPU of a machine did: node_cpu_seconds_total of the node exporter, by cpu",
 	"shared-quota":       "a quota that several components share: the cgroup's own counters",
 	"disk-neighbour":     "who else writes to etcd's disk: block I/O by process",

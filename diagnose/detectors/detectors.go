@@ -48,6 +48,7 @@ import (
 	"github.com/kubedyno/kubedyno/diagnose/detectors/lockherd"
 	"github.com/kubedyno/kubedyno/diagnose/detectors/lostwatches"
 	"github.com/kubedyno/kubedyno/diagnose/detectors/machinecpu"
+	"github.com/kubedyno/kubedyno/diagnose/detectors/networkoutage"
 	"github.com/kubedyno/kubedyno/diagnose/detectors/nodesgivenup"
 	"github.com/kubedyno/kubedyno/diagnose/detectors/nodeslate"
 	"github.com/kubedyno/kubedyno/diagnose/detectors/nodesrefused"
@@ -89,6 +90,7 @@ var All = []diagnose.Detector{
 	nodeslate.Detector,
 	standstill.Detector,
 	ended.Detector,
+	networkoutage.Detector,
 	lostwatches.Detector,
 	etcdspace.Detector,
 	openfiles.Detector,

@@ -30,6 +30,8 @@ const (
 	theirs = 0.3
 	// stored is the part of the bodies that etcd must have received.
 	stored = 0.5
+	// mostly is the share of requests from which on being refused is what they are.
+	mostly = 0.5
 )
 
 // Detector finds the cause.
@@ -41,7 +43,7 @@ var Detector = diagnose.Detector{
 
 **Evidence.** The bodies of one resource's writes have 32 kB and more on average and bring at least 100 kB a second, with at least 20 writes (apiserver_request_body_size_bytes). What etcd received (etcd_network_client_grpc_received_bytes_total) is the second source; the audit log names the client that makes 30 % of the writes and more. It is waste; where the CPU that it burns is a fifth of a full one, it is the bottleneck.
 
-Where a request is small and the object is not, watch events tell (apiserver_watch_events_sizes): 32 kB and more on average, at least 200 of them and 1 MB a second. What makes an object grow on its way is a mutating webhook (the one that was asked most is named), or small patches that add up.
+Where a request is small and the object is not, watch events tell (apiserver_watch_events_sizes): 32 kB and more on average, at least 200 of them and 1 MB a second. What makes an object grow on its way is a mutating webhook (the one that was asked most is named), or small patches that add up. Where most are refused, nothing is kept, and what they cost is CPU.
 
 **Look-alikes.** Many small writes (greedy-client, event-flood, heartbeat-churn); many versions of the OpenAPI document (crd-churn).`,
 	Detect: detect,
@@ -113,6 +115,14 @@ func finding(v *diagnose.View, resource string, mean, n, total float64) diagnose
 	f.Summary = fmt.Sprintf("%s write %s of %s each, %s a second (n=%.0f): each write is the whole object, and at that rate etcd holds %s of old versions when it compacts, every five minutes.",
 		plural(who), resource, diagnose.Bytes(mean), diagnose.Bytes(rate), n, diagnose.Bytes(rate*kept))
 	f.Advice = diagnose.Advice{Text: fmt.Sprintf("Write %s only when they have changed, split what changes often from what is large, or keep large data elsewhere (a volume, an object store) and a reference to it here. Who must write often should patch a small object. The price: two objects that must be kept in step.", resource)}
+	if code, share := refused(talks); share > mostly {
+		f.Resource = "cpu"
+		f.Cause = fmt.Sprintf("%s sends %s of %s that are refused", who, resource, diagnose.Bytes(mean))
+		f.Summary = fmt.Sprintf("%s send %s of %s each, %s a second (n=%.0f), and %.0f %% are refused (%d): the API server reads and decodes each, and nothing is kept.",
+			plural(who), resource, diagnose.Bytes(mean), diagnose.Bytes(rate), n, 100*share, code)
+		f.Advice.Text = fmt.Sprintf("Let the client stop when it is told no, and keep large data elsewhere (a volume, an object store): what is refused once for its size or its contents (413, 422) is refused each time. The data of a ConfigMap or a Secret may have 1 MiB, a request 3 MiB. The price: whoever sends %s must handle the error.", resource)
+		f.RefutedBy = "a run without these requests in which the API server's CPU is as busy"
+	}
 	if in, ok := v.Increase(diagnose.Etcd, received, nil); ok {
 		if in >= stored*total {
 			f.Sources++
@@ -161,6 +171,26 @@ func grown(v *diagnose.View, resource string, mean, n, total float64) diagnose.F
 		return object == resource && !t.Long
 	}), "")
 	return f
+}
+
+// refused says which part of the requests was answered with an error, and with which most.
+func refused(talks []diagnose.Talk) (code int32, share float64) {
+	by, no, all := map[int32]int{}, 0, 0
+	for _, t := range talks {
+		all += t.Count
+		for c, n := range t.Codes {
+			if c >= 400 {
+				by[c] += n
+				no += n
+			}
+		}
+	}
+	for c, n := range by {
+		if n > by[code] || n == by[code] && c < code {
+			code = c
+		}
+	}
+	return code, float64(no) / float64(max(1, all))
 }
 
 // writer is the client that makes most of the writes, "" where none makes many.

@@ -24,7 +24,7 @@ type kind struct {
 	share    float64 // of the API server's CPU above which it is not small; 0: only its flag tells
 	healthy  int     // the largest share of healthy runs here, in %
 	resource string
-	knownBy  string // the detector that knows more about it
+	knownBy  []string // detectors that know more about it
 	does     string
 	look     string
 	flag     *flag
@@ -48,26 +48,26 @@ var kinds = []kind{
 		look: "who scrapes it, how often (every 10 s or more is usual) and whether several do; a metrics allow list makes each answer smaller"},
 	{path: functions.PathRegister, share: 0.05, resource: "cpu", does: "registers metrics while it serves requests",
 		look: "the function that registers them: that belongs to a program's start, and not to each request"},
-	{path: functions.PathHandshake, share: 0.08, healthy: 1, resource: "cpu", knownBy: "connection-churn", does: "shakes hands with clients that connect",
+	{path: functions.PathHandshake, share: 0.08, healthy: 1, resource: "cpu", knownBy: []string{"connection-churn"}, does: "shakes hands with clients that connect",
 		look: "clients that make a connection for each request: let them keep one clientset, and HTTP/2 on"},
 	{path: functions.PathAuthz, share: 0.12, healthy: 4, resource: "cpu", does: "finds out whether users may do what they ask for",
 		look: "the number of RoleBindings and ClusterRoleBindings and of subjects in them: groups instead of users make them few"},
-	{path: functions.PathPolicy, share: 0.10, healthy: 2, resource: "policy", knownBy: "policy-cost", does: "evaluates admission policies",
+	{path: functions.PathPolicy, share: 0.10, healthy: 2, resource: "policy", knownBy: []string{"policy-cost"}, does: "evaluates admission policies",
 		look: "which ValidatingAdmissionPolicies match many requests, and their expressions: narrow matchConstraints, matchConditions before validations"},
-	{path: functions.PathLogging, share: 0.10, healthy: 1, resource: "cpu", knownBy: "verbosity", does: "writes its log",
+	{path: functions.PathLogging, share: 0.10, healthy: 1, resource: "cpu", knownBy: []string{"verbosity"}, does: "writes its log",
 		look: "its verbosity: --v=2 is usual"},
-	{path: functions.PathOpenAPI, share: 0.08, healthy: 1, resource: "cpu", knownBy: "crd-churn", does: "makes the documents of its API again",
+	{path: functions.PathOpenAPI, share: 0.08, healthy: 1, resource: "cpu", knownBy: []string{"crd-churn"}, does: "makes the documents of its API again",
 		look: "who creates and changes CustomResourceDefinitions, and how often"},
-	{path: functions.PathAudit, share: 0.25, healthy: 10, resource: "cpu", knownBy: "audit-sink", does: "writes its audit log",
+	{path: functions.PathAudit, share: 0.25, healthy: 10, resource: "cpu", knownBy: []string{"audit-sink"}, does: "writes its audit log",
 		look: "the levels of its audit policy: Request and RequestResponse encode each object once more, where Metadata notes who did what; rules of level None for what nobody reads"},
-	{path: "JSON and YAML", class: true, share: 0.15, healthy: 5, resource: "cpu", knownBy: "list-storm", does: "reads and writes JSON",
+	{path: "JSON and YAML", class: true, share: 0.15, healthy: 5, resource: "cpu", knownBy: []string{"list-storm", "large-objects"}, does: "reads and writes JSON",
 		look: "--storage-media-type, which is protobuf unless somebody changed it; clients that ask for JSON and could have protobuf (the requests by user agent); and custom resources, which have nothing else",
 		flag: &flag{name: "storage-media-type", holds: "json", share: 0.08, usual: "application/vnd.kubernetes.protobuf", // 6 % at most
 			cause:   "kube-apiserver keeps its objects as JSON in etcd",
 			summary: "kube-apiserver keeps its objects as JSON in etcd (--storage-media-type=%s), and reads and writes it with %.0f %% of its CPU (%.1f CPU-seconds).",
 			advice:  "Leave --storage-media-type at its default, application/vnd.kubernetes.protobuf. Objects that are written from then on are kept so; the others stay as they are until they are written again.",
 			price:   "It costs nothing but that who reads etcd by hand sees no text."}},
-	{path: compression, class: true, share: 0.10, healthy: 1, resource: "cpu", knownBy: "list-storm", does: "compresses its answers",
+	{path: compression, class: true, share: 0.10, healthy: 1, resource: "cpu", knownBy: []string{"list-storm"}, does: "compresses its answers",
 		look: "clients that list much and often, or read the API's documents again and again (kubedyno requests RECORDING --by userAgent,verb,resource has their bytes): answers above 128 KiB are compressed for who accepts it, as client-go does unless DisableCompression is set"},
 	{path: "tracing", class: true, share: 0.08, healthy: 2, resource: "cpu", does: "traces requests",
 		look: "--tracing-config-file and its samplingRatePerMillion"},
@@ -102,7 +102,7 @@ and as much as it takes to compress; where that is who scrapes, and what it read
 
 **Class.** Waste; a bottleneck where the CPU is full and this is at least a fifth of it.
 
-**Look-alikes.** Where a detector knows more of that work (connection-churn, policy-cost, verbosity, crd-churn) and found it, this one leaves it to it. Garbage collection has its own.`,
+**Look-alikes.** Where a detector knows more of that work (connection-churn, policy-cost, verbosity, crd-churn, list-storm, large-objects) and found it, this one leaves it to it. Garbage collection has its own.`,
 	Detect: detect,
 }
 
@@ -119,7 +119,7 @@ func detect(v *diagnose.View, earlier []diagnose.Finding) diagnose.Outcome {
 	}
 	var found []diagnose.Finding
 	for _, k := range kinds {
-		if known[k.knownBy] {
+		if slices.ContainsFunc(k.knownBy, func(id string) bool { return known[id] }) {
 			continue
 		}
 		if f, ok := k.find(v, found); ok {
