@@ -150,13 +150,25 @@ func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
 		f.Cause = "after a failed attempt pods sit out their back-off"
 		f.Summary = fmt.Sprintf("Pods sit out the scheduler's back-off: %.0f of %.0f waiting pods at a time, after %.0f failed attempts, while the scheduler is idle.", levels["backoff"].Mean, total, failed)
 		f.Advice.Text = "Remove what made the attempts fail; podInitialBackoffSeconds and podMaxBackoffSeconds of the scheduler's configuration (1 and 10 by default) bound the wait."
-		if reason, e, ok := refusal(v); ok {
-			f.Sources++
+		reason, e, told := refusal(v)
+		asked, refused := bindings(v)
+		counted := refused >= crowd && float64(refused) >= most*float64(asked)
+		if told || counted {
 			f.Resource = "policy"
 			f.Cause = "the API server refuses the scheduler's bindings"
-			f.Summary += fmt.Sprintf(" The API server refuses its bindings: %s.", reason)
-			f.Evidence = append(f.Evidence, e)
 			f.Advice.Text = whoRefuses
+			if told {
+				f.Sources++
+				f.Summary += fmt.Sprintf(" The API server refuses its bindings: %s.", reason)
+				f.Evidence = append(f.Evidence, e)
+			} else {
+				f.Summary += fmt.Sprintf(" The API server refuses %.0f %% of its bindings.", 100*float64(refused)/float64(asked))
+			}
+			if counted {
+				// On a full machine, too: these pods are set aside, and wait for no CPU.
+				f.Direct = true
+				f.Evidence = append(f.Evidence, diagnose.Evidence{Kind: "rate", Ref: "requests: create pods/binding", Value: float64(refused) / float64(asked), Unit: "1", Text: fmt.Sprintf("%d of %d bindings were refused", refused, asked)})
+			}
 		} else if why, ok := logged(v); ok {
 			f.Sources++
 			f.Cause += ": " + why.Last.Detail
@@ -275,16 +287,16 @@ func refusal(v *diagnose.View) (reason string, e diagnose.Evidence, ok bool) {
 // not sit out a back-off, since the scheduler is busy with deciding them again.
 const lostWork = 0.2
 
-// again finds a busy scheduler whose decisions are lost, for its bindings are refused.
-func again(v *diagnose.View, stage string, lost float64) (f diagnose.Finding, ok bool) {
-	asked, refused := 0, 0
+// bindings is how often the scheduler asked to bind a pod, and how often it was refused for
+// another reason than that the pod was gone or bound, or the server busy.
+func bindings(v *diagnose.View) (asked, refused int) {
 	for _, t := range v.TalksOf(func(t *diagnose.Talk) bool {
 		return t.Resource == "pods/binding" && t.Verb == "create" && strings.HasPrefix(t.Agent, diagnose.Scheduler)
 	}) {
 		asked += t.Count
 		for code, n := range t.Codes {
 			switch code {
-			case http.StatusNotFound, http.StatusConflict, http.StatusTooManyRequests: // the pod went or was bound, or the server was busy
+			case http.StatusNotFound, http.StatusConflict, http.StatusTooManyRequests:
 			default:
 				if code >= http.StatusBadRequest {
 					refused += n
@@ -292,6 +304,12 @@ func again(v *diagnose.View, stage string, lost float64) (f diagnose.Finding, ok
 			}
 		}
 	}
+	return asked, refused
+}
+
+// again finds a busy scheduler whose decisions are lost, for its bindings are refused.
+func again(v *diagnose.View, stage string, lost float64) (f diagnose.Finding, ok bool) {
+	asked, refused := bindings(v)
 	if refused < crowd || float64(refused) < lostWork*float64(asked) {
 		return f, false
 	}

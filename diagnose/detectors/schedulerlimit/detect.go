@@ -1,6 +1,9 @@
 package schedulerlimit
 
 import (
+	"fmt"
+	"slices"
+
 	"github.com/kubedyno/kubedyno/diagnose"
 	"github.com/kubedyno/kubedyno/diagnose/detectors/internal/clientlimit"
 )
@@ -18,6 +21,8 @@ A scheduler that decides faster piles up goroutines in stage bind.
 limiter and the request, also where the asynchronous API dispatcher (gate SchedulerAsyncAPICalls, off by default in v1.36) is switched on.
 The bindings keep one rate after the burst, within 10 % of the limit. rest_client_rate_limiter_duration_seconds of kube-scheduler
 is the second source; each second of it is a pod-second, and that is what the finding claims.
+
+Where half of its requests and more are the status of pods that fit on no node, the loop itself waits for the limiter before it decides the next pod. Then what pods wait in stage queue while requests follow each other at the limit is claimed as well.
 
 **Without** the scheduler's metrics queue, decide and bind are only known together, and the finding rests on the shape of the bindings.
 
@@ -41,8 +46,14 @@ func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
 		}
 		c.Claim = diagnose.Scheduling
 	}
-	if s, ok := binder(v); ok {
+	others := 0
+	if s, status, ok := binder(v); ok {
 		c.Requests, c.FromAudit = s, true
+		if others = status; float64(others) >= crowded*float64(len(s)) && v.Excess(diagnose.Queue) > v.Excess(c.Claim) {
+			// Its loop waits until it may say that a pod fits nowhere.
+			c.Stage, c.Claim, c.DirectWait = diagnose.Queue, diagnose.Queue, false
+			c.Per = fmt.Sprintf("binding is one, as is each word on a pod that fits on no node (%d of %d)", others, len(s))
+		}
 	} else {
 		for _, p := range v.Pods {
 			if p.BoundMicros != 0 {
@@ -50,12 +61,25 @@ func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
 			}
 		}
 	}
-	return clientlimit.Assess(v, c)
+	o := clientlimit.Assess(v, c)
+	if c.Claim == diagnose.Queue {
+		for i := range o.Found {
+			if x := v.Excess(diagnose.Bind); x > 0 {
+				o.Found[i].Claims[diagnose.Bind] = x
+			}
+		}
+	}
+	return o
 }
 
-// binder are the requests of the client that binds, from its first binding to
-// its last.
-func binder(v *diagnose.View) ([]float64, bool) {
+// crowded is the share of the requests that are about pods which fit nowhere from which
+// on the scheduler's loop, and not its bindings, waits for the limiter.
+const crowded = 0.5
+
+// binder are the requests of the client that binds, from its first binding to its
+// last, and how many of them are the status of pods that fit on no node. Where it has sent
+// more of these before its first binding than bindings in all, it is from the first one on.
+func binder(v *diagnose.View) (requests []float64, status int, ok bool) {
 	var best diagnose.Stream
 	for _, s := range v.Streams() {
 		if s.Program == diagnose.Scheduler && len(s.Bindings) > len(best.Bindings) {
@@ -63,14 +87,39 @@ func binder(v *diagnose.View) ([]float64, bool) {
 		}
 	}
 	if len(best.Bindings) == 0 {
-		return nil, false
+		return nil, 0, false
 	}
 	first, last := best.Bindings[0], best.Bindings[len(best.Bindings)-1]
-	var ts []float64
-	for _, t := range best.Times {
-		if t >= first && t <= last {
-			ts = append(ts, t)
+	said, before := 0, 0
+	for _, t := range v.TalksOf(func(t *diagnose.Talk) bool {
+		return t.Agent == agent(best) && t.Verb == "patch" && t.Resource == "pods/status"
+	}) {
+		for _, at := range t.Times {
+			if at <= last {
+				said++
+			}
+			if at < first {
+				before++
+			}
 		}
 	}
-	return ts, true
+	if before > len(best.Bindings) {
+		first = slices.Min(best.Times)
+	} else {
+		said -= before
+	}
+	for _, t := range best.Times {
+		if t >= first && t <= last {
+			requests = append(requests, t)
+		}
+	}
+	return requests, said, true
+}
+
+// agent is the short form of a stream's user agent.
+func agent(s diagnose.Stream) string {
+	if s.Role == "" {
+		return s.Program
+	}
+	return s.Program + " … " + s.Role
 }
