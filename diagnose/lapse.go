@@ -81,6 +81,13 @@ func (v *View) accountLapses(all []record.Request) {
 		k := key{agent, strings.Trim(resourceOf(r)+"."+r.Group, ".")}
 		open[k] = append(open[k], s)
 	}
+	ended := map[key][]int64{} // when each watch ended, in order
+	for k, spans := range open {
+		for _, s := range spans {
+			ended[k] = append(ended[k], s.to)
+		}
+		slices.Sort(ended[k])
+	}
 	for k, spans := range open {
 		slices.SortFunc(spans, func(a, b span) int { return cmp.Or(cmp.Compare(a.from, b.from), cmp.Compare(a.to, b.to)) })
 		l := Lapse{Component: programOf(k.agent), Agent: k.agent, Resource: k.resource}
@@ -112,21 +119,25 @@ func (v *View) accountLapses(all []record.Request) {
 			l.Life /= float64(l.Ends)
 		}
 		with := make([]int, len(ends))
-		for other, theirs := range open {
+		for other, theirs := range ended {
 			if other.agent != k.agent || other == k {
 				continue
 			}
 			l.Others++
 			for i, at := range ends {
-				if slices.ContainsFunc(theirs, func(s span) bool { return max(s.to-at, at-s.to) <= togetherMicros }) {
+				if j, _ := slices.BinarySearch(theirs, at-togetherMicros); j < len(theirs) && theirs[j] <= at+togetherMicros {
 					with[i]++
 				}
 			}
 		}
+		together := 0
 		for _, n := range with {
-			if l.Others > 0 && 2*n >= l.Others {
-				l.Together += 1 / float64(len(ends))
+			if 2*n >= l.Others {
+				together++
 			}
+		}
+		if l.Others > 0 && len(ends) > 0 {
+			l.Together = float64(together) / float64(len(ends))
 		}
 		v.Lapses = append(v.Lapses, l)
 	}

@@ -668,6 +668,14 @@ func (s Stream) Name() string {
 	return s.Program + "/" + s.Role
 }
 
+// Agent is the short form of its user agent, by analysis/requests.Agent.
+func (s Stream) Agent() string {
+	if s.Role == "" {
+		return s.Program
+	}
+	return s.Program + " … " + s.Role
+}
+
 // Streams are the clients seen by the audit log, by name. Watches are left
 // out: the components open them through other clients.
 func (v *View) Streams() []Stream {

@@ -158,11 +158,13 @@ const (
 	resent, fewResent = 0.2, 3
 	quietShare        = 0.05
 	quietLeast        = 20
+	// idle: while nothing arrives nobody has much to do.
+	idle = 0.5
 )
 
 // Outages are the stretches of the load in which nothing arrived of what was sent over
 // the machine's network, to the second: hardly anything was sent but what had been sent
-// before. again is how many segments these were. ok is false where that was not recorded,
+// before, and the CPUs were idle. again is how many segments these were. ok is false where that was not recorded,
 // or the control plane is on other machines.
 func (v *View) Outages() (all []record.Window, again float64, ok bool) {
 	if !v.HasMachine || !v.Local() {
@@ -194,6 +196,9 @@ func (v *View) Outages() (all []record.Window, again float64, ok bool) {
 	quiet := max(quietLeast, quietShare*rates[len(rates)/2])
 	for _, s := range seconds {
 		if s.repeated < fewResent || s.repeated < resent*s.sent || s.sent > quiet*s.w.Seconds() {
+			continue
+		}
+		if m, known := v.MachineCPU(s.w); known && m.Share >= idle {
 			continue
 		}
 		again += s.repeated

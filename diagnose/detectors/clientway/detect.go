@@ -39,7 +39,7 @@ Where less than 2 % of all its requests took less than 5 ms, the distance itself
 
 **Claims.** Of what stage controller lost, the part that the way is of the client's time; of stage bind the way of each binding. The risk is named where nobody lost anything.
 
-**Look-alikes.** An API server that may open no more files accepts no connection, and requests wait for one (open-files); controller-client-limit and scheduler-client-limit (the wait is in the limiter); a slow API server, webhook or etcd (the server's clock has it too); controller-workers (the workers wait for answers that are slow only for them).`,
+**Look-alikes.** An API server that may open no more files accepts no connection, and requests wait for one (open-files); a network on which nothing arrives for seconds (network-outage); controller-client-limit and scheduler-client-limit (the wait is in the limiter); a slow API server, webhook or etcd (the server's clock has it too); controller-workers (the workers wait for answers that are slow only for them).`,
 	Detect: detect,
 }
 
@@ -50,6 +50,9 @@ func detect(v *diagnose.View, earlier []diagnose.Finding) diagnose.Outcome {
 	for _, f := range earlier {
 		if f.Component == diagnose.APIServer && f.Resource == "files" && len(f.Claims) > 0 {
 			return diagnose.NotThere("the API server lets nobody in: requests wait at its door, however short the way")
+		}
+		if f.ID == "network-outage" {
+			return diagnose.NotThere("%s: the way was no longer, but for a time there was none", f.Cause)
 		}
 	}
 	var found []diagnose.Finding

@@ -118,7 +118,7 @@ func finding(v *diagnose.View, resource string, mean, n, total float64) diagnose
 	if code, share := refused(talks); share > mostly {
 		f.Resource = "cpu"
 		f.Cause = fmt.Sprintf("%s sends %s of %s that are refused", who, resource, diagnose.Bytes(mean))
-		f.Summary = fmt.Sprintf("%s send %s of %s each, %s a second (n=%.0f), and %.0f %% are refused (%d): the API server reads and decodes each, and nothing is kept.",
+		f.Summary = fmt.Sprintf("%s send %s of %s each, %s a second (n=%.0f), and %.0f %% are refused (%d): the API server reads and decodes these, and keeps nothing of them.",
 			plural(who), resource, diagnose.Bytes(mean), diagnose.Bytes(rate), n, 100*share, code)
 		f.Advice.Text = fmt.Sprintf("Let the client stop when it is told no, and keep large data elsewhere (a volume, an object store): what is refused once for its size or its contents (413, 422) is refused each time. The data of a ConfigMap or a Secret may have 1 MiB, a request 3 MiB. The price: whoever sends %s must handle the error.", resource)
 		f.RefutedBy = "a run without these requests in which the API server's CPU is as busy"

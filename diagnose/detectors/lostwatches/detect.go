@@ -60,24 +60,34 @@ func detect(v *diagnose.View, earlier []diagnose.Finding) diagnose.Outcome {
 	if why := cmp.Or(gone[diagnose.APIServer], gone[diagnose.Etcd]); why != "" {
 		return diagnose.NotThere("watches end with their server, and %s", why)
 	}
-	ended, _ := v.Increase(diagnose.APIServer, "apiserver_terminated_watchers_total", nil)
+	ended, told := v.Increase(diagnose.APIServer, "apiserver_terminated_watchers_total", nil)
+	_, seen := v.MachineCPU(v.Load)
 	busy := v.Upstream()
 	var found []diagnose.Finding
-	longest := 0.0
+	longest, clear := 0.0, ""
 	for _, p := range parts {
-		if gone[p.component] != "" {
-			continue
-		}
 		// The resource that was out of sight for longest: pods wait for each of them.
 		for _, l := range v.Lapses {
 			if l.Component != p.component || !slices.Contains(p.resources, l.Resource) {
 				continue
 			}
-			if !l.Connection() && (ended > 0 || busy != "") { // it fell behind, and was cut off for that
+			switch {
+			case gone[p.component] != "":
+				clear = gone[p.component]
+				continue
+			case !l.Connection() && ended > 0:
+				clear = fmt.Sprintf("the API server ended %.0f watches that did not keep up", ended)
+				continue
+			case !l.Connection() && busy != "":
+				clear = "watchers fall behind while " + busy
 				continue
 			}
 			if longest = max(longest, l.Seconds()); l.Seconds() >= blind && l.Seconds() >= share*v.Span() {
-				found = append(found, finding(v, p, l))
+				f := finding(v, p, l)
+				if !l.Connection() && !(told && seen) {
+					f.Grade = diagnose.Possible // whether it was cut off for falling behind is not known
+				}
+				found = append(found, f)
 			}
 			break
 		}
@@ -87,6 +97,8 @@ func detect(v *diagnose.View, earlier []diagnose.Finding) diagnose.Outcome {
 		return diagnose.Found(found...)
 	case longest > 0:
 		return diagnose.NotThere("no component was without its watches for more than %.1f s", longest)
+	case clear != "":
+		return diagnose.NotThere("components were without watches, but %s", clear)
 	}
 	return diagnose.NotThere("no component was without its watches")
 }

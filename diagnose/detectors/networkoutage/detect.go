@@ -11,8 +11,9 @@ const (
 	// waited is what the longest pod must have waited, in seconds, for an outage to have
 	// held somebody up, and few how many pods.
 	waited, few = 1.0, 3
-	// idle: while nothing arrives nobody has much to do.
-	idle = 0.5
+	// passing is the part of the pods that waited which may have come further all the
+	// same: samples tell the time of an outage to the second.
+	passing = 0.1
 )
 
 var stages = []string{diagnose.Accept, diagnose.Controller, diagnose.Scheduling, diagnose.Start, diagnose.Observe}
@@ -23,7 +24,7 @@ var Detector = diagnose.Detector{
 	Title: "For seconds nothing arrived over the network",
 	Doc: `Components talk by TCP, also on one machine. Where an interface is down, or a filter drops what is sent, connections stay and wait: TCP sends again, after 0.2 s and then each time twice as long after the last, so that an outage ends for a connection up to twice as late as it ended. No component logs anything of a short one.
 
-**Evidence.** In a second and more of the load the machine sent hardly anything over TCP but segments that it had sent before (at least 3, a fifth of all), less than a twentieth of what is usual in this load, and its CPUs were less than half busy. What pods waited in these times is charged. It is known of a control plane on this machine alone.
+**Evidence.** In a second and more of the load the machine sent hardly anything over TCP but segments that it had sent before (at least 3, a fifth of all), less than a twentieth of what is usual in this load, and its CPUs were less than half busy. What pods waited in these times is charged; that hardly any came further is the second source. It is known of a control plane on this machine alone.
 
 **Look-alikes.** A component that stands still (standstill): the kernel acknowledges for it what it does not read. A full CPU: up to 1.6 % of segments are sent again there, beside all others. Connections that break (lost-watches).`,
 	Detect: detect,
@@ -36,14 +37,9 @@ func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
 	}
 	seconds, passed := 0.0, 0
 	var when []string
-	for i := 0; i < len(all); i++ {
-		if m, known := v.MachineCPU(all[i]); known && m.Share >= idle {
-			all = append(all[:i], all[i+1:]...)
-			i--
-			continue
-		}
-		seconds += all[i].Seconds()
-		when = append(when, fmt.Sprintf("%.0f s to %.0f s", all[i].Start.Sub(v.Load.Start).Seconds(), all[i].End.Sub(v.Load.Start).Seconds()))
+	for _, w := range all {
+		seconds += w.Seconds()
+		when = append(when, fmt.Sprintf("%.0f s to %.0f s", w.Start.Sub(v.Load.Start).Seconds(), w.End.Sub(v.Load.Start).Seconds()))
 	}
 	if len(all) == 0 {
 		return diagnose.NotThere("in no second of the load did the machine send only what it had sent before")
@@ -53,7 +49,7 @@ func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
 		when = append(when[:told], fmt.Sprintf("and %d times more", len(when)-told))
 	}
 	f := diagnose.Finding{
-		Class: diagnose.Risk, Component: "machine", Resource: "network", Sources: 2, Direct: true,
+		Class: diagnose.Risk, Component: "machine", Resource: "network", Sources: 1, Direct: true,
 		Cause:   fmt.Sprintf("nothing arrived over the network for %.0f s", seconds),
 		Summary: fmt.Sprintf("Nothing that was sent over the machine's network arrived for %.0f s, from %s of the load: TCP sent again what it had sent", seconds, strings.Join(when, ", ")),
 		Evidence: []diagnose.Evidence{
@@ -76,6 +72,9 @@ func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
 	}
 	for _, stage := range stages {
 		passed = max(passed, v.Passed(all, stage))
+	}
+	if float64(passed) <= passing*float64(pods) {
+		f.Sources++
 	}
 	for _, s := range v.LostStages() {
 		if f.Claims[s.Name] > f.Claims[f.Stage] {

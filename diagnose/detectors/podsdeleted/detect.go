@@ -294,12 +294,15 @@ func driven(v *diagnose.View, r again, earlier []diagnose.Finding) (f diagnose.F
 		return f, false
 	}
 	by := writers[0]
-	f = r.finding(v, "",
+	failed := "Whether nodes failed is not known, and"
+	if _, known := v.Gauge(diagnose.ControllerManager, "node_collector_unhealthy_nodes_in_zone", nil, v.Load); known {
+		failed = "No node failed, and"
+	}
+	f = r.finding(v, by.Agent,
 		fmt.Sprintf("%s writes to nodes, and pods are evicted from them and made again", by.Agent),
-		fmt.Sprintf("Pods are evicted from their nodes while others are waited for: the node controller deleted %d, as it does where a node has a taint with the effect NoExecute. No node failed, and %s wrote to nodes %d times. Controllers made %d of %d pods again, each with all the work of a new one.", evicted, by.Agent, by.Count, r.pods, v.Counts.Seen),
+		fmt.Sprintf("Pods are evicted from their nodes while others are waited for: the node controller deleted %d, as it does where a node has a taint with the effect NoExecute. %s %s wrote to nodes %d times. Controllers made %d of %d pods again, each with all the work of a new one.", evicted, failed, by.Agent, by.Count, r.pods, v.Counts.Seen),
 		fmt.Sprintf("Look at what %s writes to nodes (kubectl get nodes -o custom-columns=NAME:.metadata.name,TAINTS:.spec.taints; managedFields say who set them): NoSchedule keeps new pods away and leaves those that run alone. Pods that must stay tolerate the taint, for a time by tolerationSeconds.", by.Agent),
 		diagnose.Evidence{Kind: "rate", Ref: "requests: delete pods by " + diagnose.ControllerManager, Value: float64(evicted), Unit: "pods", Text: "evicted by the node controller"})
-	f.Component = "client:" + by.Agent
 	f.Evidence = append(f.Evidence, diagnose.Evidence{Kind: "rate", Ref: "requests: " + by.Verb + " nodes by " + by.Agent, Value: float64(by.Count), Unit: "requests", Text: "wrote to nodes"})
 	f.Grade = diagnose.Likely // the requests do not say which field was written
 	if f.Class == diagnose.Waste {

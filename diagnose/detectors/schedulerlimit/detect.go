@@ -46,10 +46,9 @@ func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
 		}
 		c.Claim = diagnose.Scheduling
 	}
-	others := 0
-	if s, status, ok := binder(v); ok {
+	if s, others, ok := binder(v); ok {
 		c.Requests, c.FromAudit = s, true
-		if others = status; float64(others) >= crowded*float64(len(s)) && v.Excess(diagnose.Queue) > v.Excess(c.Claim) {
+		if float64(others) >= crowded*float64(len(s)) && v.Excess(diagnose.Queue) > v.Excess(c.Claim) {
 			// Its loop waits until it may say that a pod fits nowhere.
 			c.Stage, c.Claim, c.DirectWait = diagnose.Queue, diagnose.Queue, false
 			c.Per = fmt.Sprintf("binding is one, as is each word on a pod that fits on no node (%d of %d)", others, len(s))
@@ -92,7 +91,7 @@ func binder(v *diagnose.View) (requests []float64, status int, ok bool) {
 	first, last := best.Bindings[0], best.Bindings[len(best.Bindings)-1]
 	said, before := 0, 0
 	for _, t := range v.TalksOf(func(t *diagnose.Talk) bool {
-		return t.Agent == agent(best) && t.Verb == "patch" && t.Resource == "pods/status"
+		return t.Agent == best.Agent() && t.Verb == "patch" && t.Resource == "pods/status"
 	}) {
 		for _, at := range t.Times {
 			if at <= last {
@@ -114,12 +113,4 @@ func binder(v *diagnose.View) (requests []float64, status int, ok bool) {
 		}
 	}
 	return requests, said, true
-}
-
-// agent is the short form of a stream's user agent.
-func agent(s diagnose.Stream) string {
-	if s.Role == "" {
-		return s.Program
-	}
-	return s.Program + " … " + s.Role
 }
