@@ -169,6 +169,9 @@ func settle(v *View, found []Finding) (kept []Finding, dropped []Clear) {
 		if f.RequestSeconds > 0 && v.API.LostSeconds > 0 && v.API.Slow() {
 			f.RequestShare = min(1, f.RequestSeconds/v.API.LostSeconds)
 		}
+		if f.Spare != "" && f.slight() {
+			f.Class, f.Stage, f.Summary, f.MassSeconds, f.Explains = Waste, "", f.Spare, 0, 0
+		}
 		if f.Explains < worthNaming && (f.Next != "" && beside(found, f) || f.slight() && follows(v, found, f)) {
 			f.Class, f.Summary, f.MassSeconds, f.Explains = Risk, cmp.Or(f.Next, f.Summary+Behind), 0, 0
 		}

@@ -237,6 +237,9 @@ type Finding struct {
 	// then the finding is a risk, of what holds pods back once those are gone.
 	// Without it the finding is ruled out there.
 	Next string `json:"-"`
+	// Spare is the summary of what is waste whether pods wait for it or not, for where
+	// next to nothing is left for it: then it is that and no more.
+	Spare string `json:"-"`
 	// Sources counts independent sources of evidence, for the grade.
 	Sources int `json:"-"`
 	// Invalidates makes the run's numbers unusable.

@@ -15,6 +15,8 @@ const (
 	// delayed is the part of the way that may be waiting of the client's threads for
 	// a CPU.
 	delayed = 0.3
+	// full and throttled are from where an end of the way may be why no request is quick.
+	full, throttled = 0.85, 0.1
 	// stood is the share of the moments in which one of the ends was stopped, and looked
 	// how many there must be.
 	stood, looked = 0.1, 5
@@ -30,7 +32,7 @@ var Detector = diagnose.Detector{
 	Title: "A component's requests take long on their way to the API server",
 	Doc: `A component and the API server each time its requests by their own clocks. What the client's clock has more, without the wait in its own limiter, is the way: the network between them, a proxy, a load balancer.
 
-**Evidence.** Writes of kube-controller-manager or kube-scheduler take it at least 20 ms longer (rest_client_request_duration_seconds without rest_client_rate_limiter_duration_seconds) than the API server works on them, by its log of requests, and at least twice as long.
+**Evidence.** Writes of kube-controller-manager or kube-scheduler take it at least 20 ms longer (rest_client_request_duration_seconds without rest_client_rate_limiter_duration_seconds) than the API server works on them, by its log of requests, and at least twice as long, or half as long where no request was quick before the load either and neither end is full or throttled.
 Where less than 2 % of all its requests took less than 5 ms, the distance itself is long; else they queue somewhere on the way, and the finding is likely at the most.
 
 **Few at a time.** --http2-max-streams-per-connection bounds how many requests a connection carries at once. A controller's workers share one: below 20 the flag is named.
@@ -73,13 +75,15 @@ func detect(v *diagnose.View, earlier []diagnose.Finding) diagnose.Outcome {
 		if halt != "" {
 			text += ", but " + halt
 		}
-		if w.Long() && halt == "" {
-			q := way.QuickOf(v, c)
-			not := elsewhere(v, w)
-			if not == "" || q.None() { // what is full lets some pass, and was not full at rest
-				found = append(found, finding(v, w, q))
-				continue
-			}
+		q := way.QuickOf(v, c)
+		not := elsewhere(v, w)
+		switch {
+		case halt != "":
+		case w.Long() && (not == "" || q.None()), // what is full lets some pass, and was not full at rest
+			w.Far(q) && !atEnds(v, w):
+			found = append(found, finding(v, w, q))
+			continue
+		case w.Long():
 			text += ", but " + not
 		}
 		if clear == "" {
@@ -139,6 +143,23 @@ func elsewhere(v *diagnose.View, w way.Way) string {
 		return fmt.Sprintf("its threads waited %.0f s for a CPU", d)
 	}
 	return ""
+}
+
+// atEnds says whether one end of the way was full or stopped by a quota, or the client's
+// threads waited for a CPU: then no request may be quick, however short the way.
+func atEnds(v *diagnose.View, w way.Way) bool {
+	if m, ok := v.MachineCPU(v.Plateau); v.Local() && (!ok || m.Share >= full) {
+		return true
+	}
+	for _, c := range []string{w.Component, diagnose.APIServer} {
+		u, _, known := v.QuotaUse(c)
+		_, stops, counted := v.Throttled(c, v.Plateau)
+		if known && u >= full || counted && stops >= throttled {
+			return true
+		}
+	}
+	d, ok := v.RunDelay(w.Component, v.Load)
+	return ok && d >= delayed*w.Mean()*w.N
 }
 
 // streams is how few requests a connection to the API server carries at a time; ok

@@ -13,7 +13,8 @@ import (
 // stopped over the plateau.
 const stopped = 0.5
 
-// always is the share from which a quota is used up, whoever else holds pods back.
+// always is the share from which components had all that the quota allows: below it they
+// were idle for a part of the time.
 const always = 0.9
 
 // Detector finds the cause.
@@ -28,7 +29,7 @@ Where several were stopped in the same periods they share one. Only stages that 
 
 **Prediction.** What the group used is what it may use; divided by the pods, that is what each costs, and the quota divided by that is the most.
 
-**Risk.** A quota that stops them in at least half of the periods is named where nobody waits for it yet (pods lost less than 0.2 s each); so is one that stops them in at least 90 % while pods wait for something else, as for a client's limit: it comes next.
+**Risk.** A quota that stops them in at least half of the periods is named where nobody waits for it yet (pods lost less than 0.2 s each), and where pods wait for something else, as for a client's limit: it comes next.
 
 **Look-alikes.** component-cpu (the quota is the component's own and known); machine-cpu (the CPUs are full, nobody is stopped); a slow disk or a long way to etcd: syncs and round trips
 take long here too, since what waits for them is stopped, and are explained away.`,
@@ -91,6 +92,9 @@ func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
 	if m, ok := v.MachineCPU(v.Plateau); ok {
 		f.Evidence = append(f.Evidence, diagnose.Evidence{Kind: "busy", Ref: "machine", Value: m.Share, Unit: "1", Text: fmt.Sprintf("the machine's CPU was %.0f %% busy", 100*m.Share)})
 	}
+	if most < always {
+		f.Cause = fmt.Sprintf("a CPU quota stops %s in %.0f %% of its periods", whose, 100*most)
+	}
 	spare := fmt.Sprintf("The control plane has no CPU to spare: a CPU quota stops %s in %.0f %% of its periods.", strings.Join(names, ", "), 100*most)
 	if !v.Felt() || len(lost) == 0 {
 		f.Class, f.Claims = diagnose.Risk, nil
@@ -100,9 +104,7 @@ func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
 	if f.Stage = lost[0].Name; f.Stage == diagnose.Scheduling {
 		f.Stage = diagnose.Queue
 	}
-	if most >= always {
-		f.Next = spare + diagnose.Behind
-	}
+	f.Next = spare + diagnose.Behind
 	for _, s := range lost {
 		f.Claims[s.Name] = *s.ExcessSeconds
 	}

@@ -10,6 +10,9 @@ const (
 	// share of the lost time that stage start must hold, and few where the nodes' own
 	// clocks or the order in which their pods start say why.
 	share, few = 0.3, 0.1
+	// part of all lost time that a step on the nodes must have taken by their own clocks
+	// where pods wait for somebody else there, too.
+	part = 0.1
 	// idle is the load of the machine below which nobody can blame it, and quick
 	// the latency in seconds of the nodes' own reports.
 	idle  = 0.85
@@ -38,6 +41,8 @@ On a busy machine with simulated nodes: their requests, what watches take and th
 Where pods of one node become running one after the other, evenly spaced, and one that found the node idle took about as long, the node works on one at a time: the finding says so, and how long each takes. Where the nodes' own clocks are recorded (kubelet_image_pull_duration_seconds, kubelet_run_podsandbox_duration_seconds), pulls or sandboxes that took at least half of what pods lost are named; 0.3 s for a sandbox are usual, or three fifths of the start delay that an experiment sets, and count for nothing.
 
 Ten pods and more that came with a node's name, without a scheduler, are at least half of those that never ran, and no pod ran there: the node is not there or does not serve, and whoever gave them the name is to blame.
+
+Where somebody else makes pods wait on their nodes too, a pull or a sandbox of simulated nodes that took at least 10 % of all lost time, by the nodes' clocks, is named for what it took.
 
 **Contradicting.** Simulated nodes that waited for the API server's answers for at least half of what their pods lost (kubedyno_hollow_start_wait_seconds less _start_lateness_seconds). Simulated nodes that are late against their own draw (nodes-late) are the harness' fault. A full machine or a starved API server delays watch events and reports.
 
@@ -74,17 +79,25 @@ func detect(v *diagnose.View, earlier []diagnose.Finding) diagnose.Outcome {
 	}
 	outside, known := elsewhere(v)
 	outside /= n
-	// What passes outside of the nodes is known of pods that came.
-	if busy != "" && (!known || outside > beside*perPod || 10*v.Counts.Stuck > v.Counts.Running) {
-		return diagnose.NotThere("pods start late, but %s", busy)
-	}
-	if waited, ok := answers(v); ok && waited >= most*lost/n {
-		return diagnose.NotThere("pods start late, and their nodes waited for the API server's answers for %.1f s of %.1f", waited, perPod)
-	}
 	for _, f := range earlier {
 		if f.Class == diagnose.HarnessHit && f.Stage == diagnose.Start {
 			return diagnose.NotThere("the simulated nodes were late by their own fault (%s)", f.ID)
 		}
+	}
+	// otherwise is where somebody else makes pods wait, but for what nodes measured of
+	// themselves.
+	otherwise := func(why string) diagnose.Outcome {
+		if f, ok := measured(v, lost, why); ok {
+			return diagnose.Found(f)
+		}
+		return diagnose.NotThere("pods start late, %s", why)
+	}
+	// What passes outside of the nodes is known of pods that came.
+	if busy != "" && (!known || outside > beside*perPod || 10*v.Counts.Stuck > v.Counts.Running) {
+		return otherwise("but " + busy)
+	}
+	if waited, ok := answers(v); ok && waited >= most*lost/n {
+		return otherwise(fmt.Sprintf("and their nodes waited for the API server's answers for %.1f s of %.1f", waited, perPod))
 	}
 	reports := 0
 	took := 0.0
@@ -94,14 +107,14 @@ func detect(v *diagnose.View, earlier []diagnose.Finding) diagnose.Outcome {
 		}
 	}
 	if busy == "" && reports > 0 && took/float64(reports) >= quick {
-		return diagnose.NotThere("pods start late, and the nodes' reports take %.2f s at the API server", took/float64(reports))
+		return otherwise(fmt.Sprintf("and the nodes' reports take %.2f s at the API server", took/float64(reports)))
 	}
 	failed, refused, asked := failures(v)
 	if asked > 0 && float64(failed) >= failing*float64(asked) {
-		return diagnose.NotThere("pods start late, and %d of %d requests of nodes for tokens and reports failed", failed, asked)
+		return otherwise(fmt.Sprintf("and %d of %d requests of nodes for tokens and reports failed", failed, asked))
 	}
 	if busy != "" && float64(failed+refused) >= failing*float64(asked) {
-		return diagnose.NotThere("pods start late, but %s, and the nodes have to ask again for %d of %d tokens and reports", busy, failed+refused, asked)
+		return otherwise(fmt.Sprintf("but %s, and the nodes have to ask again for %d of %d tokens and reports", busy, failed+refused, asked))
 	}
 	while := "while the control plane is not busy"
 	if busy != "" {
@@ -225,40 +238,82 @@ const sandbox = 0.3
 // sandboxes is the part of a simulated pod's start that is the sandbox's.
 const sandboxes = 0.6
 
+// A step of a pod's start that nodes time by their own clocks.
+type step struct {
+	metric                       string
+	usual                        float64 // seconds of a healthy node
+	what, cause, summary, advice string
+}
+
+// steps are those that may take long. Sandboxes of simulated nodes take what the
+// experiment says.
+func steps(v *diagnose.View, component string) []step {
+	made := sandbox
+	if component == diagnose.Hollow {
+		made = max(made, sandboxes*v.Meta.Nodes.StartDelayP99)
+	}
+	return []step{
+		{"kubelet_image_pull_duration_seconds", 0, "from asking for an image to having it", "pods wait for images to be pulled", "Pods wait for their images: %.1f s from asking for one to having it, other pulls included, %s.",
+			"Make images smaller, keep them on the nodes, bring the registry nearer, or let nodes pull several at a time (serializeImagePulls: false, maxParallelImagePulls)."},
+		{"kubelet_run_podsandbox_duration_seconds", made, "for making a sandbox, the network plugin included", "sandboxes take long, of which the network plugin is the usual part", "Pods wait for their sandboxes: the nodes take %.1f s for one, most of which is usually the network plugin's, %s.",
+			"Look at the network plugin: a lock for the whole node, addresses that are taken from the API server one by one. Addresses that are prepared ahead, and a plugin without the lock, help."},
+	}
+}
+
+// of adds what a component's clock says of the step to the evidence: the mean in
+// seconds, and the pod-seconds beyond the usual.
+func (s step) of(v *diagnose.View, component string, f *diagnose.Finding) (mean, beyond float64, ok bool) {
+	mean, n, ok := v.Mean(component, s.metric, nil)
+	if !ok {
+		return 0, 0, false
+	}
+	f.Evidence = append(f.Evidence, diagnose.Evidence{Kind: "wait", Ref: s.metric + `{component="` + component + `"}`, Value: mean, Unit: "s", Text: fmt.Sprintf("%s, by the nodes' clocks (n=%.0f)", s.what, n)})
+	return mean, (mean - s.usual) * n, true
+}
+
 // kubelets says what the nodes' own clocks say of pulls and sandboxes. perPod is
 // what a pod lost on its node, in seconds; while says how busy others were. slow says
 // whether one of them is the reason.
 func kubelets(v *diagnose.View, f *diagnose.Finding, perPod float64, while string) (slow bool) {
-	for _, step := range []struct {
-		metric                       string
-		usual                        float64 // seconds of a healthy node
-		what, cause, summary, advice string
-	}{
-		{"kubelet_image_pull_duration_seconds", 0, "from asking for an image to having it", "pods wait for images to be pulled", "Pods wait for their images: %.1f s from asking for one to having it, other pulls included, %s.",
-			"Make images smaller, keep them on the nodes, bring the registry nearer, or let nodes pull several at a time (serializeImagePulls: false, maxParallelImagePulls)."},
-		{"kubelet_run_podsandbox_duration_seconds", sandbox, "for making a sandbox, the network plugin included", "sandboxes take long, of which the network plugin is the usual part", "Pods wait for their sandboxes: the nodes take %.1f s for one, most of which is usually the network plugin's, %s.",
-			"Look at the network plugin: a lock for the whole node, addresses that are taken from the API server one by one. Addresses that are prepared ahead, and a plugin without the lock, help."},
-	} {
-		for _, component := range []string{"kubelet", diagnose.Hollow} {
-			mean, n, ok := v.Mean(component, step.metric, nil)
-			if !ok {
-				continue
-			}
-			if asked := sandboxes * v.Meta.Nodes.StartDelayP99; component == diagnose.Hollow && step.usual > 0 {
-				step.usual = max(step.usual, asked) // as the experiment has it
-			}
-			f.Evidence = append(f.Evidence, diagnose.Evidence{Kind: "wait", Ref: step.metric + `{component="` + component + `"}`, Value: mean, Unit: "s", Text: fmt.Sprintf("%s, by the nodes' clocks (n=%.0f)", step.what, n)})
-			if (mean-step.usual)*n/float64(max(1, v.Counts.Running)) < most*perPod {
+	for _, component := range []string{"kubelet", diagnose.Hollow} {
+		for _, s := range steps(v, component) {
+			mean, beyond, ok := s.of(v, component, f)
+			if !ok || beyond/float64(max(1, v.Counts.Running)) < most*perPod {
 				continue
 			}
 			f.Sources++
-			f.Resource, f.Cause = "network", step.cause
-			f.Summary = fmt.Sprintf(step.summary, mean, while)
-			f.Advice.Text = step.advice
+			f.Resource, f.Cause = "network", s.cause
+			f.Summary = fmt.Sprintf(s.summary, mean, while)
+			f.Advice.Text = s.advice
 			slow = true
 		}
 	}
 	return slow
+}
+
+// measured is the finding of a step that simulated nodes timed, where somebody else, why,
+// makes pods wait on their nodes as well: no slow answer makes a pull or a sandbox of
+// theirs longer, so that what these took is the nodes' own.
+func measured(v *diagnose.View, lost float64, why string) (worst diagnose.Finding, ok bool) {
+	mass := part * v.Lost.PodSeconds
+	for _, s := range steps(v, diagnose.Hollow) {
+		f := diagnose.Finding{
+			Class: diagnose.Bottleneck, Component: "node", Stage: diagnose.Start, Resource: "network", Sources: 2,
+			Cause: s.cause, Direct: true, Advice: diagnose.Advice{Text: s.advice},
+			RefutedBy: "pods that start as late where this step takes no time",
+		}
+		mean, beyond, known := s.of(v, diagnose.Hollow, &f)
+		if !known || beyond < mass {
+			continue
+		}
+		mass, ok = beyond, true
+		beyond = min(beyond, lost)
+		f.Claims = map[string]float64{diagnose.Start: beyond}
+		f.Summary = fmt.Sprintf(s.summary, mean, fmt.Sprintf("%.0f of the %.0f pod-seconds that pods lost on their nodes", beyond, lost))
+		f.Evidence = append(f.Evidence, diagnose.Evidence{Kind: "wait", Ref: "stages: start", Value: lost, Unit: "pod-seconds", Text: "above what a healthy node takes: pods start late, " + why})
+		worst = f
+	}
+	return worst, ok
 }
 
 // volumes says where the way of a pod's volumes takes longest.

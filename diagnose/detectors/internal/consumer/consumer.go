@@ -58,7 +58,7 @@ func Weigh(v *diagnose.View, f *diagnose.Finding) {
 	if !suffers || share < named {
 		return
 	}
-	f.Class, f.Consumes = diagnose.Bottleneck, true
+	f.Class, f.Consumes, f.Spare = diagnose.Bottleneck, true, f.Summary
 	f.Claims = map[string]float64{}
 	held := share
 	if m, ok := v.MachineCPU(v.Plateau); ok && v.Meta.Workload.OfferedRate > 0 && m.Share*(1-share) < relieved {

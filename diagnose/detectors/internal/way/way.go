@@ -24,6 +24,8 @@ const (
 	// own time it must be longer: healthy components beside a busy API server had
 	// ways up to 20 ms, and never twice its time.
 	least, beyond = 0.020, 2.0
+	// beside a slow server it may be so much shorter, where nothing else was ever quick.
+	beside = 0.5
 	// few is the part of requests that may be quick where the way itself is long:
 	// queues let some pass.
 	few = 0.02
@@ -50,6 +52,12 @@ func (w Way) Mean() float64 { return w.Client - w.Server }
 
 // Long says whether that is longer than between healthy components.
 func (w Way) Long() bool { return w.Mean() >= least && w.Mean() >= beyond*w.Server }
+
+// Far says whether the distance itself is long beside a server that is slow: no request
+// was ever quick, and the way is a good part of the time.
+func (w Way) Far(q Quick) bool {
+	return w.Mean() >= least && w.Mean() >= beside*w.Server && q.NoneBefore()
+}
 
 func (w Way) String() string {
 	return fmt.Sprintf("a write takes %s %.0f ms, of which the API server works %.0f ms", w.Component, 1000*w.Client, 1000*w.Server)
