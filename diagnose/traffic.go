@@ -33,6 +33,9 @@ type Talk struct {
 	// last two.
 	Webhooks, Authentication, Authorization float64
 	Codes                                   map[int32]int
+	// BodyBytes are what the Bodies of these requests had in all whose size is known.
+	BodyBytes float64
+	Bodies    int
 	// Names is how many objects they were about, -1 where names were not
 	// recorded; Users how many users sent them.
 	Names, Users int
@@ -151,6 +154,10 @@ func (v *View) accountRequests(all []record.Request) {
 			t.Webhooks += float64(min(took, max(0, r.WebhookMicros))) / 1e6
 			t.Waited += float64(min(took, max(0, r.QueueMicros)+max(0, r.WebhookMicros)+authentication+authorization)) / 1e6
 			g.timed = true
+		}
+		if r.RequestBytes >= 0 {
+			t.BodyBytes += float64(r.RequestBytes)
+			t.Bodies++
 		}
 		if r.Name != "" {
 			g.names[r.Namespace+"/"+r.Name]++

@@ -538,6 +538,9 @@ func thinRequest(r *record.Request) {
 		r.User, r.URI, r.Group, r.Name, r.Namespace = "", "", "", "", ""
 	}
 	r.ServerMicros, r.EtcdMicros, r.ResponseBytes = -1, -1, -1
+	if r.RequestBytes > 0 {
+		r.RequestBytes -= r.RequestBytes % 1000
+	}
 	for _, waited := range []*int64{&r.QueueMicros, &r.WebhookMicros, &r.AuthenticationMicros, &r.AuthorizationMicros} {
 		if *waited > 0 {
 			*waited -= *waited % 1000

@@ -241,6 +241,9 @@ func TestRulesOverRecordings(t *testing.T) {
 	}
 }
 
+// told are findings of which no metric tells: the log of requests does, by client.
+var told = map[string]string{"large-objects-among-small-ones": "large-objects"}
+
 // fires are the alerts that fire while a recording's load is on, a line each.
 func fires(t *testing.T, packed string, o Options) (lines []string) {
 	t.Helper()
@@ -281,7 +284,7 @@ func fires(t *testing.T, packed string, o Options) (lines []string) {
 		}
 	}
 	for detector, alert := range silent {
-		if !spoke[detector] {
+		if !spoke[detector] && told[kept.Name(packed)] != detector {
 			t.Errorf("%s: a diagnosis found %s, and %s is silent", packed, detector, alert)
 		}
 	}

@@ -280,6 +280,7 @@ type Request struct {
 	// knew who asks and whether they may; -1 unknown.
 	AuthenticationMicros int64  `parquet:"authentication_us" json:"authentication,omitempty" absent:"-1"`
 	AuthorizationMicros  int64  `parquet:"authorization_us" json:"authorization,omitempty" absent:"-1"`
+	RequestBytes         int64  `parquet:"request_bytes" json:"body,omitempty" absent:"-1"`   // of its body; -1 unknown
 	ResponseBytes        int64  `parquet:"response_bytes" json:"bytes,omitempty" absent:"-1"` // -1 unknown
 	Source               string `parquet:"source,dict" json:"source,omitempty"`               // request-log, audit, log, apf-dump, trace; empty is audit
 }

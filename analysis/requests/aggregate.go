@@ -55,6 +55,7 @@ type Row struct {
 	// AuthenticationSeconds and AuthorizationSeconds passed until the server knew
 	// who asks, and whether they may.
 	AuthenticationSeconds, AuthorizationSeconds float64
+	BodyBytes                                   int64 // of the bodies of those requests
 	Bytes                                       int64 // of answers whose size is known
 	Sized                                       int64 // how many these are
 	// Share is of all requests' seconds, long ones left out.
@@ -233,6 +234,7 @@ func (g *group) add(r *record.Request) {
 	if r.ResponseBytes >= 0 {
 		row.Sized++
 		row.Bytes += r.ResponseBytes
+		row.BodyBytes += max(0, r.RequestBytes)
 	}
 	if r.DoneMicros == 0 {
 		row.Open++

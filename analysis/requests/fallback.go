@@ -57,7 +57,7 @@ func EachTrace(rec *record.Recording, f func(*record.Request) error) error {
 func traced(e *logs.Entry, t *logs.Trace) (record.Request, bool) {
 	r := record.Request{
 		DoneMicros: e.Time.UnixMicro(), ServerMicros: t.Total.Microseconds(),
-		EtcdMicros: 0, QueueMicros: -1, WebhookMicros: 0, AuthenticationMicros: -1, AuthorizationMicros: -1, ResponseBytes: -1, Source: SourceTrace,
+		EtcdMicros: 0, QueueMicros: -1, WebhookMicros: 0, AuthenticationMicros: -1, AuthorizationMicros: -1, RequestBytes: -1, ResponseBytes: -1, Source: SourceTrace,
 	}
 	r.ReceivedMicros = r.DoneMicros - r.ServerMicros
 	method := ""

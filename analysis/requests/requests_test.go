@@ -348,7 +348,7 @@ func TestTraces(t *testing.T) {
 	if err := EachTrace(rec, func(r *record.Request) error { got = append(got, *r); return nil }); err != nil {
 		t.Fatal(err)
 	}
-	want := record.Request{ReceivedMicros: 1795252219688000, DoneMicros: 1795252220500000, Verb: "create", Resource: "pods", Namespace: "n", UserAgent: "a/v1 (linux/amd64) k/x", ServerMicros: 812000, EtcdMicros: 500000, QueueMicros: -1, AuthenticationMicros: -1, AuthorizationMicros: -1, ResponseBytes: -1, Source: "trace"}
+	want := record.Request{ReceivedMicros: 1795252219688000, DoneMicros: 1795252220500000, Verb: "create", Resource: "pods", Namespace: "n", UserAgent: "a/v1 (linux/amd64) k/x", ServerMicros: 812000, EtcdMicros: 500000, QueueMicros: -1, AuthenticationMicros: -1, AuthorizationMicros: -1, RequestBytes: -1, ResponseBytes: -1, Source: "trace"}
 	if len(got) != 1 || got[0] != want {
 		t.Errorf("got  %+v\nwant %+v", got, want)
 	}

@@ -49,7 +49,7 @@ func TestLogOfRequests(t *testing.T) {
 	}
 
 	want, got := requestsIn(t, audited), requestsIn(t, cp.RequestLog)
-	named, sized, timed := 0, 0, 0
+	named, sized, bodies, timed := 0, 0, 0, 0
 	for id, w := range want {
 		g, ok := got[id]
 		if !ok {
@@ -74,6 +74,12 @@ func TestLogOfRequests(t *testing.T) {
 		if g.ResponseBytes > 0 {
 			sized++
 		}
+		if g.RequestBytes > 0 {
+			bodies++
+			if g.Verb == "get" || g.Verb == "list" || g.Verb == "watch" {
+				t.Errorf("%s: a body of %d bytes", say(g), g.RequestBytes)
+			}
+		}
 		if g.EtcdMicros > 0 && g.EtcdMicros <= g.ServerMicros {
 			timed++
 		}
@@ -88,8 +94,8 @@ func TestLogOfRequests(t *testing.T) {
 			t.Errorf("not in the audit log: %s", say(g))
 		}
 	}
-	t.Logf("%d requests in both logs; %d with a name that the audit log has not, %d with a size, %d with etcd's time", len(want), named, sized, timed)
-	if len(want) < 200 || named == 0 || sized < len(want)/2 || timed < 50 || refused == 0 {
+	t.Logf("%d requests in both logs; %d with a name that the audit log has not, %d with a size, %d with a body, %d with etcd's time", len(want), named, sized, bodies, timed)
+	if len(want) < 200 || named == 0 || sized < len(want)/2 || bodies < 20 || timed < 50 || refused == 0 {
 		t.Errorf("too little was compared: %d not let in", refused)
 	}
 }

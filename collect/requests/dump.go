@@ -210,7 +210,7 @@ func parseDump(r io.Reader) (rows map[dumpKey]record.Request, now, skipped int64
 		row := record.Request{
 			ReceivedMicros: arrived.UnixMicro(), Verb: f[11], User: f[10],
 			Namespace: f[13], Name: f[14], Resource: f[16], Subresource: f[17],
-			ServerMicros: -1, EtcdMicros: -1, QueueMicros: -1, WebhookMicros: -1, AuthenticationMicros: -1, AuthorizationMicros: -1, ResponseBytes: -1, Source: audit.SourceDump,
+			ServerMicros: -1, EtcdMicros: -1, QueueMicros: -1, WebhookMicros: -1, AuthenticationMicros: -1, AuthorizationMicros: -1, RequestBytes: -1, ResponseBytes: -1, Source: audit.SourceDump,
 		}
 		if group, _, ok := strings.Cut(f[15], "/"); ok {
 			row.Group = group

@@ -83,6 +83,7 @@
 //	         from 5s to 9s          only then
 //	         query watch=1&…        what a LIST or WATCH asks for
 //	         group apps             the API group
+//	         bodies 80000           bytes of each one's body (default: not known)
 //	         queued 40%; webhooks 30%  so much of each one's time for a seat, in admission webhooks
 //	         authenticated 20%; authorized 5%  and until it is known who asks, and whether they may
 //	                                an agent with a role is written kube-controller-manager/job-controller

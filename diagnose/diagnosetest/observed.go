@@ -2,6 +2,7 @@ package diagnosetest
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -37,6 +38,7 @@ type talk struct {
 	query, group                          string
 	// Parts of each one's time.
 	queued, hooked, authenticated, authorized float64
+	body                                      int64 // bytes of each one's; 0 unknown
 }
 
 type coded struct {
@@ -266,6 +268,8 @@ func (p *phrase) talk() (t talk) {
 			t.group = p.next()
 		case "queued":
 			t.queued = p.percent()
+		case "bodies":
+			t.body = int64(p.number(p.next()))
 		case "webhooks":
 			t.hooked = p.percent()
 		case "authenticated":
@@ -379,7 +383,7 @@ func (t talk) send(r *Run, rng *rand.Rand, id int, from, to, rate float64, each 
 		row := record.Request{
 			ReceivedMicros: micros(at), DoneMicros: micros(at + took), Verb: t.verb, Resource: t.resource, Subresource: t.sub, Namespace: t.namespace,
 			UserAgent: t.agent, User: fmt.Sprintf("user-%d-%d", id, n%max(1, t.users)), Code: 200, URI: t.query,
-			ServerMicros: -1, EtcdMicros: -1, QueueMicros: -1, WebhookMicros: -1, AuthenticationMicros: -1, AuthorizationMicros: -1, ResponseBytes: -1,
+			ServerMicros: -1, EtcdMicros: -1, QueueMicros: -1, WebhookMicros: -1, AuthenticationMicros: -1, AuthorizationMicros: -1, ResponseBytes: -1, RequestBytes: cmp.Or(t.body, -1),
 		}
 		row.Group = t.group
 		for _, x := range []struct {

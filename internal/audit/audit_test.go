@@ -121,8 +121,11 @@ func TestLogOfRequests(t *testing.T) {
 		return []byte(strings.TrimSuffix(line, "}") + `,"annotations":{"kubedyno.io/response-bytes":"345","apiserver.latency.k8s.io/total":"1200us"}}`)
 	}
 	var e Events
-	if row, done, err := e.Line(sized(list)); err != nil || !done || row.ResponseBytes != 345 || row.ServerMicros != 1200 || row.EtcdMicros != -1 || row.QueueMicros != 0 || row.Source != SourceRequests {
+	if row, done, err := e.Line(sized(list)); err != nil || !done || row.ResponseBytes != 345 || row.RequestBytes != 0 || row.ServerMicros != 1200 || row.EtcdMicros != -1 || row.QueueMicros != 0 || row.Source != SourceRequests {
 		t.Errorf("%+v, %v, %v", row, done, err)
+	}
+	if row, _, err := e.Line([]byte(strings.Replace(string(sized(list)), `"}}`, `","kubedyno.io/request-bytes":"81"}}`, 1))); err != nil || row.RequestBytes != 81 || row.ResponseBytes != 345 {
+		t.Errorf("%+v, %v", row, err)
 	}
 	if row, _, err := e.Line([]byte(strings.Replace(string(sized(list)), `"}}`, `","apiserver.latency.k8s.io/etcd":"700us"}}`, 1))); err != nil || row.EtcdMicros != 700 {
 		t.Errorf("%+v, %v", row, err)

@@ -48,7 +48,7 @@ func (d *Decoder) Decode(line []byte) (e Event, err error) {
 	d.b, d.i = line, 0
 	var uri, verb []byte
 	var kind string
-	e.Row = record.Request{ServerMicros: -1, EtcdMicros: -1, QueueMicros: -1, WebhookMicros: -1, AuthenticationMicros: -1, AuthorizationMicros: -1, ResponseBytes: -1, Source: SourceAudit}
+	e.Row = record.Request{ServerMicros: -1, EtcdMicros: -1, QueueMicros: -1, WebhookMicros: -1, AuthenticationMicros: -1, AuthorizationMicros: -1, RequestBytes: -1, ResponseBytes: -1, Source: SourceAudit}
 	var l latencies
 	err = d.object(func(key []byte) error {
 		switch string(key) {
@@ -154,21 +154,33 @@ type latencies struct {
 // latencyPrefix begins the keys of its annotations.
 const latencyPrefix = "apiserver.latency.k8s.io/"
 
-// bytesKey is the annotation that a lab's log of requests has beside those of an
-// audit log.
-const bytesKey = "kubedyno.io/response-bytes"
+// bytesKey and bodyKey are the annotations that a lab's log of requests has beside those
+// of an audit log: bytes of the answer, and of the request's body where it has one.
+const (
+	bytesKey = "kubedyno.io/response-bytes"
+	bodyKey  = "kubedyno.io/request-bytes"
+)
+
+// size reads a number of bytes.
+func (d *Decoder) size(into *int64) error {
+	s, err := d.str()
+	if err != nil {
+		return err
+	}
+	if *into, err = strconv.ParseInt(string(s), 10, 64); err != nil || *into < 0 {
+		return errEvent
+	}
+	return nil
+}
 
 func (d *Decoder) annotation(key []byte, l *latencies, r *record.Request) error {
-	if string(key) == bytesKey {
-		s, err := d.str()
-		if err != nil {
-			return err
-		}
-		if r.ResponseBytes, err = strconv.ParseInt(string(s), 10, 64); err != nil || r.ResponseBytes < 0 {
-			return errEvent
-		}
+	switch string(key) {
+	case bytesKey:
 		r.Source = SourceRequests
-		return nil
+		r.RequestBytes = max(0, r.RequestBytes) // left out where there is none
+		return d.size(&r.ResponseBytes)
+	case bodyKey:
+		return d.size(&r.RequestBytes)
 	}
 	layer, ok := bytes.CutPrefix(key, []byte(latencyPrefix))
 	if !ok {

@@ -44,7 +44,7 @@ func (h *HTTPLog) Line(line []byte) (record.Request, error) {
 	if !structured || string(message) != "HTTP" {
 		return record.Request{}, ErrNoRequest
 	}
-	r := record.Request{ServerMicros: -1, EtcdMicros: -1, QueueMicros: -1, WebhookMicros: -1, AuthenticationMicros: -1, AuthorizationMicros: -1, ResponseBytes: -1, Source: SourceLog}
+	r := record.Request{ServerMicros: -1, EtcdMicros: -1, QueueMicros: -1, WebhookMicros: -1, AuthenticationMicros: -1, AuthorizationMicros: -1, RequestBytes: -1, ResponseBytes: -1, Source: SourceLog}
 	var uri []byte
 	took := time.Duration(-1)
 	for {

@@ -229,7 +229,8 @@ type requestRow struct {
 	// Until the server knew who asks, and whether they may.
 	AuthenticationSeconds float64 `json:"authenticationSeconds"`
 	AuthorizationSeconds  float64 `json:"authorizationSeconds"`
-	Bytes                 int64   `json:"bytes"` // -1 unknown
+	BodyBytes             int64   `json:"bodyBytes"` // of the requests themselves; -1 unknown
+	Bytes                 int64   `json:"bytes"`     // -1 unknown
 }
 
 func (r *requestRow) set(column, value string) {
@@ -285,7 +286,7 @@ func (f *requestFlags) table(src *requestSource) (*textTable, []string, error) {
 		t.header = append(t.header, p.title)
 	}
 	if sized {
-		t.header = append(t.header, "BYTES")
+		t.header = append(t.header, "BYTES IN", "OUT")
 	}
 	verbs := slices.Contains(f.by, "verb")
 	for _, r := range rows {
@@ -293,10 +294,10 @@ func (f *requestFlags) table(src *requestSource) (*textTable, []string, error) {
 			LongRunning: r.Long, Count: r.Count, Open: r.Open, PerPod: -1, Errors: r.Errors, Conflicts: r.Conflicts, Throttled: r.Throttled,
 			Seconds: r.Seconds, Share: r.Share, MeanMillis: r.MeanMillis, P50Millis: r.P50Millis, P99Millis: r.P99Millis, LongestMillis: r.LongestMillis,
 			Layered: r.Layered, EtcdSeconds: r.EtcdSeconds, QueueSeconds: r.QueueSeconds, WebhookSeconds: r.WebhookSeconds,
-			AuthenticationSeconds: r.AuthenticationSeconds, AuthorizationSeconds: r.AuthorizationSeconds, Bytes: -1,
+			AuthenticationSeconds: r.AuthenticationSeconds, AuthorizationSeconds: r.AuthorizationSeconds, BodyBytes: -1, Bytes: -1,
 		}
 		if r.Sized > 0 {
-			out.Bytes = r.Bytes
+			out.BodyBytes, out.Bytes = r.BodyBytes, r.Bytes
 		}
 		if r.Timed == 0 {
 			out.EtcdSeconds = -1
@@ -328,7 +329,7 @@ func (f *requestFlags) table(src *requestSource) (*textTable, []string, error) {
 			cells = append(cells, cell)
 		}
 		if sized {
-			cells = append(cells, fmt.Sprint(out.Bytes))
+			cells = append(cells, fmt.Sprint(out.BodyBytes), fmt.Sprint(out.Bytes))
 		}
 		t.add(out, cells...)
 	}

@@ -4,8 +4,8 @@
 // each request for its audit log, though at that level nothing of it is kept.
 //
 // A line says more than an audit event: the server's own clocks for every
-// request, where an audit log has them for those above half a second; the size
-// of the answer; and the name that the server gave to what it created.
+// request, where an audit log has them for those above half a second; the sizes
+// of its body and of the answer; and the name that the server gave to what it created.
 //
 // Start with New.
 package requestlog
@@ -257,6 +257,7 @@ const (
 	// authenticated and authorized, in some microseconds.
 	leastTold = 100 * time.Microsecond
 	bytesKey  = "kubedyno.io/response-bytes"
+	bodyKey   = "kubedyno.io/request-bytes" // where there is a body whose length was told
 )
 
 // line writes one line of the log.
@@ -315,6 +316,10 @@ func (a *answer) line(stage string) {
 	b = timestamp(append(b, `,"stageTimestamp":`...), now)
 	b = append(append(append(b, `,"annotations":{"`...), bytesKey...), `":"`...)
 	b = append(strconv.AppendInt(b, a.bytes, 10), '"')
+	if n := a.req.ContentLength; n > 0 {
+		b = append(append(append(b, `,"`...), bodyKey...), `":"`...)
+		b = append(strconv.AppendInt(b, n, 10), '"')
+	}
 	if stage != "ResponseStarted" && !a.isLong() {
 		b = a.latencies(b, now)
 	}

@@ -78,7 +78,11 @@ func chain(l *Log, inner http.Handler) http.Handler {
 }
 
 func ask(h http.Handler, method, url, name string) *httptest.ResponseRecorder {
-	req := httptest.NewRequest(method, url, nil)
+	var body io.Reader
+	if method == http.MethodPost {
+		body = strings.NewReader("a pod")
+	}
+	req := httptest.NewRequest(method, url, body)
 	req.Header.Set("Name", name)
 	req.Header.Set("User-Agent", "kubelet/v1.36 (linux) \"quoted\" \\ é")
 	w := httptest.NewRecorder()
@@ -167,6 +171,9 @@ func TestLines(t *testing.T) {
 			}
 			if size := e.Annotations["kubedyno.io/response-bytes"]; c.bytes != "-" && size != c.bytes {
 				t.Errorf("%s bytes, want %s", size, c.bytes)
+			}
+			if size := e.Annotations["kubedyno.io/request-bytes"]; size != map[string]string{"POST": "5", "GET": ""}[c.method] {
+				t.Errorf("a body of %q bytes", size)
 			}
 			if c.want.ResponseStatus.Code == 201 && (e.Annotations["apiserver.latency.k8s.io/etcd"] != "" || e.Annotations["apiserver.latency.k8s.io/apf-queue-wait"] != "1500us") {
 				t.Errorf("annotations %v", e.Annotations)

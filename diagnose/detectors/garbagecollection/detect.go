@@ -24,6 +24,9 @@ const (
 	// matters is the least share of a CPU that a component must use for this to
 	// be about anything.
 	matters = 0.05
+	// some is how many CPU-seconds of collecting are more than what a burst of a few
+	// seconds does to a small heap.
+	some = 0.3
 )
 
 // Detector finds the cause.
@@ -33,7 +36,7 @@ var Detector = diagnose.Detector{
 	Doc: `Go collects garbage when the heap has grown by GOGC per cent since the last collection, or when it comes near GOMEMLIMIT. With a small GOGC, or a limit close to what is in use,
 it collects all the time: CPU that does no work, and goroutines that must help.
 
-**Evidence.** The process collects at least 1.5 times a second (go_gc_cycles_total_gc_cycles_total), and that is at least 25 % of its CPU: by its CPU profiles, with more samples than chance makes of the usual 18 %, or, without any, by the runtime's
+**Evidence.** The process collects at least 1.5 times a second (go_gc_cycles_total_gc_cycles_total), and that is at least 25 % of its CPU and 0.3 CPU-seconds: by its CPU profiles, with more samples than chance makes of the usual 18 %, or, without any, by the runtime's
 own estimate (go_cpu_classes_gc_total_cpu_seconds_total without idle workers), which is not to be trusted for a process that is short of CPU.
 
 **Why.** GOGC below 100, or GOMEMLIMIT within twice of what is in use after a collection (go_gc_gogc_percent, go_gc_gomemlimit_bytes, go_gc_heap_live_bytes), keep the heap small. Where neither does, it is the component that allocates too much for so
@@ -65,7 +68,7 @@ func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
 			missing += ", " + c
 			continue
 		}
-		if share := gc / used; perSecond < often || share < much || least < healthy || used < matters*v.Span() {
+		if share := gc / used; perSecond < often || share < much || least < healthy || used < matters*v.Span() || gc < some {
 			clear += fmt.Sprintf("; %s collects %.1f times a second, with %.0f %% of its CPU", c, perSecond, 100*share)
 			continue
 		}

@@ -1,7 +1,10 @@
 package largeobjects
 
 import (
+	"cmp"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/kubedyno/kubedyno/diagnose"
@@ -41,7 +44,7 @@ var Detector = diagnose.Detector{
 	Doc: `An object is read, checked, encoded, written and sent to its watches as a whole, whatever part of it was changed, and etcd keeps each version until the next compaction (five minutes). Ten objects of 80 kB that are written once a second are few requests, and
 240 MB of history; state in ConfigMaps, reports in custom resources and endpoints of large Services do this.
 
-**Evidence.** The bodies of one resource's writes have 32 kB and more on average and bring at least 100 kB a second, with at least 20 writes (apiserver_request_body_size_bytes). What etcd received (etcd_network_client_grpc_received_bytes_total) is the second source; the audit log names the client that makes 30 % of the writes and more. It is waste; where the CPU that it burns is a fifth of a full one, it is the bottleneck.
+**Evidence.** The bodies of one resource's writes have 32 kB and more on average and bring at least 100 kB a second, with at least 20 writes (apiserver_request_body_size_bytes). What etcd received (etcd_network_client_grpc_received_bytes_total) is the second source. Where they are smaller on average, one client's may be as large, and others' hide them: a lab's log of requests has the size of each, an audit log has none. The audit log names the client that makes 30 % of the writes and more. It is waste; where the CPU that it burns is a fifth of a full one, it is the bottleneck.
 
 Where a request is small and the object is not, watch events tell (apiserver_watch_events_sizes): 32 kB and more on average, at least 200 of them and 1 MB a second. What makes an object grow on its way is a mutating webhook (the one that was asked most is named), or small patches that add up. Where most are refused, nothing is kept, and what they cost is CPU.
 
@@ -65,11 +68,14 @@ func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
 		if i == 0 {
 			most = fmt.Sprintf("writes of %s brought the most, %s a second, %s each", r.Label, diagnose.Bytes(r.Value/v.Span()), diagnose.Bytes(mean))
 		}
-		if n < least || mean < large || r.Value < perSecond*v.Span() {
-			continue
+		w := written{resource: r.Label, mean: mean, n: n, total: r.Value}
+		if !w.large(v.Span()) {
+			if w, ok = among(v, r.Label); !ok {
+				continue
+			}
 		}
 		known[r.Label] = true
-		found = append(found, finding(v, r.Label, mean, n, r.Value))
+		found = append(found, finding(v, w))
 	}
 	seen, _ := v.IncreaseBy(diagnose.APIServer, events+"_sum", "resource", nil)
 	for _, r := range seen {
@@ -84,21 +90,56 @@ func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
 	return diagnose.Found(found...)
 }
 
-func finding(v *diagnose.View, resource string, mean, n, total float64) diagnose.Finding {
+// written are the writes of a resource, or those of one client where it is named.
+type written struct {
+	resource, agent string
+	mean, n, total  float64 // bytes each, how many, and bytes in all
+}
+
+func (w written) large(span float64) bool {
+	return w.n >= least && w.mean >= large && w.total >= perSecond*span
+}
+
+// among looks for a client whose writes of a resource are large among others' that are
+// not.
+func among(v *diagnose.View, resource string) (most written, ok bool) {
+	by := map[string]*written{}
+	for _, t := range v.TalksOf(func(t *diagnose.Talk) bool { return writes(t, resource) && t.Bodies > 0 }) {
+		if by[t.Agent] == nil {
+			by[t.Agent] = &written{resource: resource, agent: t.Agent}
+		}
+		by[t.Agent].n += float64(t.Bodies)
+		by[t.Agent].total += t.BodyBytes
+	}
+	for _, agent := range slices.Sorted(maps.Keys(by)) {
+		w := by[agent]
+		if w.mean = w.total / w.n; w.large(v.Span()) && w.total > most.total {
+			most, ok = *w, true
+		}
+	}
+	return most, ok
+}
+
+func writes(t *diagnose.Talk, resource string) bool {
+	object, _, _ := strings.Cut(t.Resource, "/")
+	return object == resource && (t.Verb == "create" || t.Verb == "update" || t.Verb == "patch")
+}
+
+func finding(v *diagnose.View, w written) diagnose.Finding {
+	resource, mean, n, total := w.resource, w.mean, w.n, w.total
 	rate := total / v.Span()
+	told := diagnose.Evidence{Kind: "rate", Ref: bodies + `{resource="` + resource + `"}`, Value: rate, Unit: "bytes/s", Text: fmt.Sprintf("bodies of %.0f writes of %s, %s each", n, resource, diagnose.Bytes(mean))}
+	if w.agent != "" {
+		told.Ref, told.Text = "requests: request_bytes of "+w.agent, fmt.Sprintf("bodies of its %.0f writes of %s, %s each", n, resource, diagnose.Bytes(mean))
+	}
 	f := diagnose.Finding{
 		Component: diagnose.APIServer, Resource: "disk", Sources: 1,
-		Evidence: []diagnose.Evidence{
-			{Kind: "rate", Ref: bodies + `{resource="` + resource + `"}`, Value: rate, Unit: "bytes/s", Text: fmt.Sprintf("bodies of %.0f writes of %s, %s each", n, resource, diagnose.Bytes(mean))},
-		},
+		Evidence:  []diagnose.Evidence{told},
 		RefutedBy: "a run without these writes in which etcd's database grows as fast",
 	}
-	talks := v.TalksOf(func(t *diagnose.Talk) bool {
-		object, _, _ := strings.Cut(t.Resource, "/")
-		return object == resource && (t.Verb == "create" || t.Verb == "update" || t.Verb == "patch")
-	})
+	talks := v.TalksOf(func(t *diagnose.Talk) bool { return writes(t, resource) })
 	who := "Clients"
-	if w := writer(talks); w != "" {
+	if w := cmp.Or(w.agent, writer(talks)); w != "" {
 		who, f.Component = w, "client:"+w
 		var own []diagnose.Talk
 		for _, t := range talks {
