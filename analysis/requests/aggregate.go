@@ -55,7 +55,8 @@ type Row struct {
 	// AuthenticationSeconds and AuthorizationSeconds passed until the server knew
 	// who asks, and whether they may.
 	AuthenticationSeconds, AuthorizationSeconds float64
-	BodyBytes                                   int64 // of the bodies of those requests
+	BodyBytes                                   int64 // of bodies whose size is known
+	Bodies                                      int64 // how many these are
 	Bytes                                       int64 // of answers whose size is known
 	Sized                                       int64 // how many these are
 	// Share is of all requests' seconds, long ones left out.
@@ -234,7 +235,10 @@ func (g *group) add(r *record.Request) {
 	if r.ResponseBytes >= 0 {
 		row.Sized++
 		row.Bytes += r.ResponseBytes
-		row.BodyBytes += max(0, r.RequestBytes)
+	}
+	if r.RequestBytes >= 0 {
+		row.Bodies++
+		row.BodyBytes += r.RequestBytes
 	}
 	if r.DoneMicros == 0 {
 		row.Open++

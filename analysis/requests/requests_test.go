@@ -49,21 +49,21 @@ func TestAggregate(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i := range int64(200) {
-		a.Add(&record.Request{ReceivedMicros: 1000, DoneMicros: 1000 + (i+1)*1000, Verb: "create", Resource: "pods", UserAgent: "a/1 x", Code: 201, ServerMicros: -1, EtcdMicros: -1, ResponseBytes: -1})
+		a.Add(&record.Request{ReceivedMicros: 1000, DoneMicros: 1000 + (i+1)*1000, Verb: "create", Resource: "pods", UserAgent: "a/1 x", Code: 201, ServerMicros: -1, EtcdMicros: -1, RequestBytes: -1, ResponseBytes: -1})
 	}
-	slow := record.Request{ReceivedMicros: 5, DoneMicros: 2_000_005, Verb: "update", Resource: "pods", Subresource: "status", UserAgent: "b", Code: 409, ServerMicros: 2_000_000, EtcdMicros: 1_500_000, QueueMicros: 250_000, WebhookMicros: 0, ResponseBytes: 70}
+	slow := record.Request{ReceivedMicros: 5, DoneMicros: 2_000_005, Verb: "update", Resource: "pods", Subresource: "status", UserAgent: "b", Code: 409, ServerMicros: 2_000_000, EtcdMicros: 1_500_000, QueueMicros: 250_000, WebhookMicros: 0, RequestBytes: 81, ResponseBytes: 70}
 	a.Add(&slow)
-	a.Add(&record.Request{ReceivedMicros: 7, Verb: "watch", Resource: "pods", UserAgent: "b", Code: 200, ServerMicros: -1, ResponseBytes: -1})
+	a.Add(&record.Request{ReceivedMicros: 7, Verb: "watch", Resource: "pods", UserAgent: "b", Code: 200, ServerMicros: -1, RequestBytes: -1, ResponseBytes: -1})
 	rows := a.Rows("count")
 	if len(rows) != 3 || a.PodCreates != 200 || a.Requests != 202 || a.First != 5 || a.Last != 1000 {
 		t.Fatalf("%+v, %+v", a, rows)
 	}
 	r := rows[0]
-	if !slices.Equal(r.Key, []string{"a", "create", "pods", "201"}) || r.Count != 200 || r.P50Millis != 100 || r.P99Millis != 198 || r.LongestMillis != 200 || math.Abs(r.Seconds-20.1) > 1e-9 || math.Abs(r.Share-20.1/22.1) > 1e-9 || r.Layered != 0 || r.Sized != 0 {
+	if !slices.Equal(r.Key, []string{"a", "create", "pods", "201"}) || r.Count != 200 || r.P50Millis != 100 || r.P99Millis != 198 || r.LongestMillis != 200 || math.Abs(r.Seconds-20.1) > 1e-9 || math.Abs(r.Share-20.1/22.1) > 1e-9 || r.Layered != 0 || r.Sized != 0 || r.Bodies != 0 || r.BodyBytes != 0 {
 		t.Errorf("%+v", r)
 	}
 	r = rows[1]
-	if r.Key[2] != "pods/status" || r.Errors != 1 || r.Conflicts != 1 || r.P99Millis != -1 || r.EtcdSeconds != 1.5 || r.QueueSeconds != 0.25 || r.Bytes != 70 || r.Sized != 1 {
+	if r.Key[2] != "pods/status" || r.Errors != 1 || r.Conflicts != 1 || r.P99Millis != -1 || r.EtcdSeconds != 1.5 || r.QueueSeconds != 0.25 || r.Bytes != 70 || r.Sized != 1 || r.BodyBytes != 81 || r.Bodies != 1 {
 		t.Errorf("%+v", r)
 	}
 	if r = rows[2]; !r.Long || r.Open != 1 || r.Share != 0 || r.P50Millis != -1 {

@@ -127,6 +127,12 @@ func TestLogOfRequests(t *testing.T) {
 	if row, _, err := e.Line([]byte(strings.Replace(string(sized(list)), `"}}`, `","kubedyno.io/request-bytes":"81"}}`, 1))); err != nil || row.RequestBytes != 81 || row.ResponseBytes != 345 {
 		t.Errorf("%+v, %v", row, err)
 	}
+	if row, _, err := e.Line([]byte(strings.Replace(string(sized(list)), `"}}`, `","kubedyno.io/request-bytes":"-1"}}`, 1))); err != nil || row.RequestBytes != -1 {
+		t.Errorf("a body of unknown length: %+v, %v", row, err)
+	}
+	if row, _, err := e.Line([]byte(strings.Replace(string(sized(list)), `"}}`, `","kubedyno.io/request-bytes":"-2"}}`, 1))); err == nil {
+		t.Errorf("no error: %+v", row)
+	}
 	if row, _, err := e.Line([]byte(strings.Replace(string(sized(list)), `"}}`, `","apiserver.latency.k8s.io/etcd":"700us"}}`, 1))); err != nil || row.EtcdMicros != 700 {
 		t.Errorf("%+v, %v", row, err)
 	}

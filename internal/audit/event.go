@@ -155,19 +155,20 @@ type latencies struct {
 const latencyPrefix = "apiserver.latency.k8s.io/"
 
 // bytesKey and bodyKey are the annotations that a lab's log of requests has beside those
-// of an audit log: bytes of the answer, and of the request's body where it has one.
+// of an audit log: bytes of the answer, and of the request's body where it has one,
+// -1 where that was not told.
 const (
 	bytesKey = "kubedyno.io/response-bytes"
 	bodyKey  = "kubedyno.io/request-bytes"
 )
 
-// size reads a number of bytes.
-func (d *Decoder) size(into *int64) error {
+// size reads a number of bytes, of which least is the least.
+func (d *Decoder) size(into *int64, least int64) error {
 	s, err := d.str()
 	if err != nil {
 		return err
 	}
-	if *into, err = strconv.ParseInt(string(s), 10, 64); err != nil || *into < 0 {
+	if *into, err = strconv.ParseInt(string(s), 10, 64); err != nil || *into < least {
 		return errEvent
 	}
 	return nil
@@ -178,9 +179,9 @@ func (d *Decoder) annotation(key []byte, l *latencies, r *record.Request) error 
 	case bytesKey:
 		r.Source = SourceRequests
 		r.RequestBytes = max(0, r.RequestBytes) // left out where there is none
-		return d.size(&r.ResponseBytes)
+		return d.size(&r.ResponseBytes, 0)
 	case bodyKey:
-		return d.size(&r.RequestBytes)
+		return d.size(&r.RequestBytes, -1)
 	}
 	layer, ok := bytes.CutPrefix(key, []byte(latencyPrefix))
 	if !ok {

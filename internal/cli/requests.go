@@ -286,7 +286,7 @@ func (f *requestFlags) table(src *requestSource) (*textTable, []string, error) {
 		t.header = append(t.header, p.title)
 	}
 	if sized {
-		t.header = append(t.header, "BYTES IN", "OUT")
+		t.header = append(t.header, "BYTES IN", "BYTES OUT")
 	}
 	verbs := slices.Contains(f.by, "verb")
 	for _, r := range rows {
@@ -297,7 +297,10 @@ func (f *requestFlags) table(src *requestSource) (*textTable, []string, error) {
 			AuthenticationSeconds: r.AuthenticationSeconds, AuthorizationSeconds: r.AuthorizationSeconds, BodyBytes: -1, Bytes: -1,
 		}
 		if r.Sized > 0 {
-			out.BodyBytes, out.Bytes = r.BodyBytes, r.Bytes
+			out.Bytes = r.Bytes
+		}
+		if r.Bodies > 0 {
+			out.BodyBytes = r.BodyBytes
 		}
 		if r.Timed == 0 {
 			out.EtcdSeconds = -1
@@ -329,7 +332,7 @@ func (f *requestFlags) table(src *requestSource) (*textTable, []string, error) {
 			cells = append(cells, cell)
 		}
 		if sized {
-			cells = append(cells, fmt.Sprint(out.BodyBytes), fmt.Sprint(out.Bytes))
+			cells = append(cells, bytesOf(out.BodyBytes), bytesOf(out.Bytes))
 		}
 		t.add(out, cells...)
 	}
@@ -412,6 +415,13 @@ func millis(ms float64) string {
 		return "–"
 	}
 	return fmt.Sprintf("%.1f", ms)
+}
+
+func bytesOf(n int64) string {
+	if n < 0 {
+		return "–"
+	}
+	return fmt.Sprint(n)
 }
 
 // metrics sums what the API servers' metrics tell.

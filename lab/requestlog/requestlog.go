@@ -257,7 +257,7 @@ const (
 	// authenticated and authorized, in some microseconds.
 	leastTold = 100 * time.Microsecond
 	bytesKey  = "kubedyno.io/response-bytes"
-	bodyKey   = "kubedyno.io/request-bytes" // where there is a body whose length was told
+	bodyKey   = "kubedyno.io/request-bytes" // where there is a body; -1 where its length was not told
 )
 
 // line writes one line of the log.
@@ -316,7 +316,7 @@ func (a *answer) line(stage string) {
 	b = timestamp(append(b, `,"stageTimestamp":`...), now)
 	b = append(append(append(b, `,"annotations":{"`...), bytesKey...), `":"`...)
 	b = append(strconv.AppendInt(b, a.bytes, 10), '"')
-	if n := a.req.ContentLength; n > 0 {
+	if n := a.req.ContentLength; n != 0 {
 		b = append(append(append(b, `,"`...), bodyKey...), `":"`...)
 		b = append(strconv.AppendInt(b, n, 10), '"')
 	}

@@ -90,6 +90,22 @@ func ask(h http.Handler, method, url, name string) *httptest.ResponseRecorder {
 	return w
 }
 
+// A body whose length the client does not tell is not none.
+func TestBodyOfUnknownLength(t *testing.T) {
+	var s sink
+	l := New(&s, long)
+	h := chain(l, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusCreated) }))
+	req := httptest.NewRequest(http.MethodPost, "/api/v1/namespaces/default/pods", io.MultiReader(strings.NewReader("a pod")))
+	req.Header.Set("Name", "load")
+	h.ServeHTTP(httptest.NewRecorder(), req)
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if all := s.events(t); len(all) != 1 || all[0].Annotations["kubedyno.io/request-bytes"] != "-1" {
+		t.Errorf("%+v", all)
+	}
+}
+
 func TestLines(t *testing.T) {
 	pod := &corev1.Pod{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"}, ObjectMeta: metav1.ObjectMeta{GenerateName: "web-", Name: "web-x7f2p", Namespace: "default"}}
 	var proto, plain bytes.Buffer

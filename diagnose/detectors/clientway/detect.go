@@ -139,10 +139,17 @@ func elsewhere(v *diagnose.View, w way.Way) string {
 	if _, ok := v.MachineCPU(v.Plateau); v.Local() && !(ok && v.StagesOK) {
 		return "how busy the machine was while pods came is not known"
 	}
-	if d, ok := v.RunDelay(w.Component, v.Load); ok && d >= delayed*w.Mean()*w.N {
+	if d, much := waited(v, w); much {
 		return fmt.Sprintf("its threads waited %.0f s for a CPU", d)
 	}
 	return ""
+}
+
+// waited is how long the client's threads waited for a CPU, and whether that may be
+// much of the way.
+func waited(v *diagnose.View, w way.Way) (seconds float64, much bool) {
+	d, ok := v.RunDelay(w.Component, v.Load)
+	return d, ok && d >= delayed*w.Mean()*w.N
 }
 
 // atEnds says whether one end of the way was full or stopped by a quota, or the client's
@@ -158,8 +165,8 @@ func atEnds(v *diagnose.View, w way.Way) bool {
 			return true
 		}
 	}
-	d, ok := v.RunDelay(w.Component, v.Load)
-	return ok && d >= delayed*w.Mean()*w.N
+	_, much := waited(v, w)
+	return much
 }
 
 // streams is how few requests a connection to the API server carries at a time; ok

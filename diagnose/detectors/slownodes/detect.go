@@ -42,7 +42,7 @@ Where pods of one node become running one after the other, evenly spaced, and on
 
 Ten pods and more that came with a node's name, without a scheduler, are at least half of those that never ran, and no pod ran there: the node is not there or does not serve, and whoever gave them the name is to blame.
 
-Where somebody else makes pods wait on their nodes too, a pull or a sandbox of simulated nodes that took at least 10 % of all lost time, by the nodes' clocks, is named for what it took.
+Where somebody else makes pods wait on their nodes too, a pull or a sandbox of simulated nodes that took at least 10 % of all lost time, by the nodes' clocks, is named for what it took; of sandboxes, without what passed outside of the nodes, for they may wait for volumes and addresses.
 
 **Contradicting.** Simulated nodes that waited for the API server's answers for at least half of what their pods lost (kubedyno_hollow_start_wait_seconds less _start_lateness_seconds). Simulated nodes that are late against their own draw (nodes-late) are the harness' fault. A full machine or a starved API server delays watch events and reports.
 
@@ -87,7 +87,7 @@ func detect(v *diagnose.View, earlier []diagnose.Finding) diagnose.Outcome {
 	// otherwise is where somebody else makes pods wait, but for what nodes measured of
 	// themselves.
 	otherwise := func(why string) diagnose.Outcome {
-		if f, ok := measured(v, lost, why); ok {
+		if f, ok := measured(v, lost, outside*n, known, why); ok {
 			return diagnose.Found(f)
 		}
 		return diagnose.NotThere("pods start late, %s", why)
@@ -243,6 +243,7 @@ type step struct {
 	metric                       string
 	usual                        float64 // seconds of a healthy node
 	what, cause, summary, advice string
+	asks                         bool // the API server, on its way
 }
 
 // steps are those that may take long. Sandboxes of simulated nodes take what the
@@ -254,9 +255,9 @@ func steps(v *diagnose.View, component string) []step {
 	}
 	return []step{
 		{"kubelet_image_pull_duration_seconds", 0, "from asking for an image to having it", "pods wait for images to be pulled", "Pods wait for their images: %.1f s from asking for one to having it, other pulls included, %s.",
-			"Make images smaller, keep them on the nodes, bring the registry nearer, or let nodes pull several at a time (serializeImagePulls: false, maxParallelImagePulls)."},
+			"Make images smaller, keep them on the nodes, bring the registry nearer, or let nodes pull several at a time (serializeImagePulls: false, maxParallelImagePulls).", false},
 		{"kubelet_run_podsandbox_duration_seconds", made, "for making a sandbox, the network plugin included", "sandboxes take long, of which the network plugin is the usual part", "Pods wait for their sandboxes: the nodes take %.1f s for one, most of which is usually the network plugin's, %s.",
-			"Look at the network plugin: a lock for the whole node, addresses that are taken from the API server one by one. Addresses that are prepared ahead, and a plugin without the lock, help."},
+			"Look at the network plugin: a lock for the whole node, addresses that are taken from the API server one by one. Addresses that are prepared ahead, and a plugin without the lock, help.", true},
 	}
 }
 
@@ -292,9 +293,10 @@ func kubelets(v *diagnose.View, f *diagnose.Finding, perPod float64, while strin
 }
 
 // measured is the finding of a step that simulated nodes timed, where somebody else, why,
-// makes pods wait on their nodes as well: no slow answer makes a pull or a sandbox of
-// theirs longer, so that what these took is the nodes' own.
-func measured(v *diagnose.View, lost float64, why string) (worst diagnose.Finding, ok bool) {
+// makes pods wait on their nodes as well. Nothing else makes a pull longer. A sandbox may
+// wait for volumes and addresses, which nodes ask for: what passed outside of them, in
+// pod-seconds, is taken off, and where that is not known nothing is left.
+func measured(v *diagnose.View, lost, outside float64, known bool, why string) (worst diagnose.Finding, ok bool) {
 	mass := part * v.Lost.PodSeconds
 	for _, s := range steps(v, diagnose.Hollow) {
 		f := diagnose.Finding{
@@ -302,8 +304,13 @@ func measured(v *diagnose.View, lost float64, why string) (worst diagnose.Findin
 			Cause: s.cause, Direct: true, Advice: diagnose.Advice{Text: s.advice},
 			RefutedBy: "pods that start as late where this step takes no time",
 		}
-		mean, beyond, known := s.of(v, diagnose.Hollow, &f)
-		if !known || beyond < mass {
+		mean, beyond, timed := s.of(v, diagnose.Hollow, &f)
+		if s.asks {
+			if beyond -= outside; !known {
+				continue
+			}
+		}
+		if !timed || beyond < mass {
 			continue
 		}
 		mass, ok = beyond, true
