@@ -3,6 +3,7 @@ package componentcpu
 import (
 	"fmt"
 	"strconv"
+	"strings"
 
 	"github.com/kubedyno/kubedyno/diagnose"
 )
@@ -109,8 +110,8 @@ func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
 			found, weights = append(found, f), append(weights, max(stops, stopped))
 		}
 	}
-	_, group, _ := v.GroupStopped(stopped)
-	share(found, weights, group)
+	group, most, _ := v.GroupStopped(stopped)
+	share(found, weights, most)
 	switch {
 	case len(found) > 0:
 		return diagnose.Found(found...)
@@ -120,6 +121,9 @@ func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
 		return diagnose.NotThere("%s", why[2:])
 	case !v.Local():
 		return diagnose.NotAssessed("the components' CPU quotas are not known on this cluster")
+	}
+	if len(group) > 0 {
+		return diagnose.NotThere("no component has a CPU quota of its own; that of a group stopped %s: shared-quota", strings.Join(group, ", "))
 	}
 	return diagnose.NotThere("no component has a CPU quota")
 }
@@ -221,8 +225,8 @@ func finding(v *diagnose.View, component string, quota, u, stops float64, counte
 		Class: diagnose.Capacity, Component: component, Stage: stage, Resource: "cpu",
 		Cause:  fmt.Sprintf("%s is held to %g CPU by its quota", component, quota),
 		Claims: claims, Sources: 1,
-		Summary: fmt.Sprintf("%s is at capacity: it used %.0f %% of the %g CPU that its quota allows, while pods waited for it. A pod costs it %.1f ms, so about %.0f pods/s is the most; the run reached %.1f.",
-			component, 100*u, quota, 1000*r.Demand, r.Bound, v.Rate),
+		Summary: fmt.Sprintf("%s is at capacity: it used %.0f %% of the %g CPU that its quota allows, while pods waited for it. A pod costs it %.1f ms, so about %.0f pods/s is the most; %.1f/s came up.",
+			component, 100*u, quota, 1000*r.Demand, r.Bound, v.Done()),
 		Evidence: []diagnose.Evidence{
 			{Kind: "busy", Ref: "processes: " + component, Value: u, Unit: "1", Text: fmt.Sprintf("%.0f %% of %g CPU used over %.0f s", 100*u, quota, v.Plateau.Seconds())},
 			{Kind: "config", Ref: component + ".cpu", Value: quota, Unit: "cores", Text: fmt.Sprintf("CPU quota %g", quota)},

@@ -2,9 +2,12 @@ package quotaadmission
 
 import (
 	"fmt"
+	"slices"
 	"strings"
+	"time"
 
 	"github.com/kubedyno/kubedyno/diagnose"
+	"github.com/kubedyno/kubedyno/record"
 )
 
 const (
@@ -29,7 +32,7 @@ several API servers, the writes conflict and begin again, and creates wait.
 
 Where at least half of what these writes take is in admission webhooks, it is the webhook that pods wait for.
 
-**Charged.** That part of the waiting for the controller, or for the create where pods are bare.
+**Charged.** That part of the waiting for the controller, or for the create where pods are bare, while a create was in progress: a controller that waits after a refusal waits for nobody's counting. Creates that were refused are not counted, for quotas are asked last.
 
 **Look-alikes.** Conflicts of clients (conflict-storm); webhooks and policies (slow-webhook, policy-cost: other plugins); a full machine makes everything slow, and the plugin's part stays small.`,
 	Detect: detect,
@@ -41,9 +44,9 @@ func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
 	if !ok {
 		return diagnose.NotAssessed("%s of kube-apiserver", seconds)
 	}
-	pods, took := 0, 0.0
+	pods, took := 0, 0.0 // of those that were let in: quotas are asked last
 	for _, t := range v.TalksOf(func(t *diagnose.Talk) bool { return t.Resource == "pods" && t.Verb == "create" }) {
-		pods += t.Count
+		pods += t.Succeeded()
 		took += max(0, t.Seconds)
 	}
 	switch {
@@ -78,6 +81,9 @@ func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
 	case lost == 0 || !v.Symptom():
 		return diagnose.NotThere("counting against quotas took %.0f %% of what creates of pods took, but pods lost no time with it", 100*share)
 	}
+	if meanwhile, ok := v.WaitedDuring(stage, creating(v)); ok {
+		lost *= meanwhile
+	}
 	f := diagnose.Finding{
 		Class: diagnose.Bottleneck, Component: diagnose.APIServer, Stage: stage, Resource: "quota", Sources: 2, Consumes: true, Direct: true, // waited in the plugin itself
 		Cause:    fmt.Sprintf("creates of pods are counted against quotas for %.2f s each", each),
@@ -99,4 +105,26 @@ func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
 		f.Advice.Text = "Leave resourcequotas out of the webhook's rules: the API server itself writes their status, and stores no pod before it is written. " + f.Advice.Text
 	}
 	return diagnose.Found(f)
+}
+
+// creating is when at least one create of a pod that was let in was in progress.
+func creating(v *diagnose.View) (spans []record.Window) {
+	for i := range v.Requests {
+		r := &v.Requests[i]
+		if r.Resource == "pods" && r.Subresource == "" && r.Verb == "create" && r.Code < 400 && r.DoneMicros > r.ReceivedMicros {
+			spans = append(spans, record.Window{Start: time.UnixMicro(r.ReceivedMicros), End: time.UnixMicro(r.DoneMicros)})
+		}
+	}
+	slices.SortFunc(spans, func(a, b record.Window) int { return a.Start.Compare(b.Start) })
+	merged := spans[:0]
+	for _, s := range spans {
+		if n := len(merged); n > 0 && !s.Start.After(merged[n-1].End) {
+			if s.End.After(merged[n-1].End) {
+				merged[n-1].End = s.End
+			}
+			continue
+		}
+		merged = append(merged, s)
+	}
+	return merged
 }

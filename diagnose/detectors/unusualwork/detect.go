@@ -23,6 +23,7 @@ type kind struct {
 	class    bool
 	share    float64 // of the API server's CPU above which it is not small; 0: only its flag tells
 	healthy  int     // the largest share of healthy runs here, in %
+	asked    bool    // is done for requests, and never for the events of a watch
 	resource string
 	knownBy  []string // detectors that know more about it
 	does     string
@@ -50,9 +51,9 @@ var kinds = []kind{
 		look: "the function that registers them: that belongs to a program's start, and not to each request"},
 	{path: functions.PathHandshake, share: 0.08, healthy: 1, resource: "cpu", knownBy: []string{"connection-churn"}, does: "shakes hands with clients that connect",
 		look: "clients that make a connection for each request: let them keep one clientset, and HTTP/2 on"},
-	{path: functions.PathAuthz, share: 0.12, healthy: 4, resource: "cpu", does: "finds out whether users may do what they ask for",
+	{path: functions.PathAuthz, share: 0.12, healthy: 4, asked: true, resource: "cpu", does: "finds out whether users may do what they ask for",
 		look: "the number of RoleBindings and ClusterRoleBindings and of subjects in them: groups instead of users make them few"},
-	{path: functions.PathPolicy, share: 0.10, healthy: 2, resource: "policy", knownBy: []string{"policy-cost"}, does: "evaluates admission policies",
+	{path: functions.PathPolicy, share: 0.10, healthy: 2, asked: true, resource: "policy", knownBy: []string{"policy-cost"}, does: "evaluates admission policies",
 		look: "which ValidatingAdmissionPolicies match many requests, and their expressions: narrow matchConstraints, matchConditions before validations"},
 	{path: functions.PathLogging, share: 0.10, healthy: 1, resource: "cpu", knownBy: []string{"verbosity"}, does: "writes its log",
 		look: "its verbosity: --v=2 is usual"},
@@ -95,6 +96,8 @@ documents of the API, the audit log, JSON, compression, tracing. Where one of th
 **Evidence.** CPU profiles of the load: of all stacks, the share that came through the work's functions, at least about three times the largest share of healthy runs (8-12 %; 5 % for registering metrics, which belongs to the start alone), and at
 least 5 % of a CPU. Of registering, the function that does it is named.
 
+Where a client makes the API server send it events without end (watch-fan-out), authorization and policies, which no event needs, are a share of the rest.
+
 Where a flag makes the work, a smaller share is enough, and 2 % of a CPU: 8 % for JSON with --storage-media-type=application/json, 4 % for reading watches' changes from etcd with --watch-cache=false, 3 % for counting objects with --etcd-count-metric-poll-period.
 
 **Who.** Of scrapes, the client is named that sends three of five reads that are of no resource, where it is no component. Of compression, it is the one for whose reads the API server takes three fifths of the time that it takes for reads,
@@ -118,11 +121,12 @@ func detect(v *diagnose.View, earlier []diagnose.Finding) diagnose.Outcome {
 		known[f.ID] = true
 	}
 	var found []diagnose.Finding
+	sent := events(earlier)
 	for _, k := range kinds {
 		if slices.ContainsFunc(k.knownBy, func(id string) bool { return known[id] }) {
 			continue
 		}
-		if f, ok := k.find(v, found); ok {
+		if f, ok := k.find(v, found, sent); ok {
 			consumer.Weigh(v, &f)
 			found = append(found, f)
 		}
@@ -133,8 +137,20 @@ func detect(v *diagnose.View, earlier []diagnose.Finding) diagnose.Outcome {
 	return diagnose.Found(found...)
 }
 
-// find is the finding of a kind of work that is not small, beside those found before.
-func (k *kind) find(v *diagnose.View, before []diagnose.Finding) (f diagnose.Finding, ok bool) {
+// events is the share of the API server's CPU that was found to go to watches with
+// too many readers.
+func events(earlier []diagnose.Finding) (share float64) {
+	for _, f := range earlier {
+		if f.ID == "watch-fan-out" && f.Cost != nil && f.Cost.Measured && f.Cost.ServerCPUOf == "" && f.Cost.ServerCPUShare != nil {
+			share = max(share, *f.Cost.ServerCPUShare)
+		}
+	}
+	return min(share, 1)
+}
+
+// find is the finding of a kind of work that is not small, beside those found before,
+// and the share that was found to go to events.
+func (k *kind) find(v *diagnose.View, before []diagnose.Finding, sent float64) (f diagnose.Finding, ok bool) {
 	work := v.Work
 	if k.class {
 		work = v.Class
@@ -164,11 +180,16 @@ func (k *kind) find(v *diagnose.View, before []diagnose.Finding) (f diagnose.Fin
 		f.Advice = diagnose.Advice{Text: k.flag.advice + " " + k.flag.price, Set: map[string]string{diagnose.APIServer + ".args." + k.flag.name: k.flag.usual}}
 		return f, true
 	}
-	if k.share == 0 || w.Share < k.share {
+	share, beside := w.Share, ""
+	if k.asked && sent > 0 && sent < 1 {
+		share = min(1, w.Share/(1-sent))
+		beside = fmt.Sprintf(", %.0f %% of what it did beside its watches", 100*share)
+	}
+	if k.share == 0 || share < k.share {
 		return f, false
 	}
 	f.Cause = fmt.Sprintf("kube-apiserver %s with %.0f %% of its CPU", k.does, 100*w.Share)
-	f.Summary = fmt.Sprintf("kube-apiserver %s with %.0f %% of its CPU (%.1f CPU-seconds); in healthy runs it is %d %% at most.", k.does, 100*w.Share, w.CPUSeconds, k.healthy)
+	f.Summary = fmt.Sprintf("kube-apiserver %s with %.0f %% of its CPU (%.1f CPU-seconds)%s; in healthy runs it is %d %% at most.", k.does, 100*w.Share, w.CPUSeconds, beside, k.healthy)
 	f.Advice = diagnose.Advice{Text: "Look at " + k.look + "."}
 	switch by := v.Registerer(diagnose.APIServer); {
 	case k.path == functions.PathMetrics:
