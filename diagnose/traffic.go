@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/kubedyno/kubedyno/analysis/requests"
 	"github.com/kubedyno/kubedyno/record"
@@ -492,4 +493,30 @@ func (v *View) Strangers(resource string) (all []Stranger) {
 		return cmp.Or(cmp.Compare(b.Count, a.Count), strings.Compare(a.Agent, b.Agent), strings.Compare(a.Verb, b.Verb))
 	})
 	return all
+}
+
+// Creating is when at least one create of a pod that was let in was in progress, as
+// windows in order that do not overlap, and the mean of what these creates took, in
+// seconds; 0 where there were none.
+func (v *View) Creating() (spans []record.Window, mean float64) {
+	for i := range v.Requests {
+		r := &v.Requests[i]
+		if r.Resource == "pods" && r.Subresource == "" && r.Verb == "create" && r.Code < 400 && r.DoneMicros > r.ReceivedMicros {
+			spans = append(spans, record.Window{Start: time.UnixMicro(r.ReceivedMicros), End: time.UnixMicro(r.DoneMicros)})
+			mean += float64(r.DoneMicros-r.ReceivedMicros) / 1e6
+		}
+	}
+	mean /= float64(max(1, len(spans)))
+	slices.SortFunc(spans, func(a, b record.Window) int { return a.Start.Compare(b.Start) })
+	merged := spans[:0]
+	for _, s := range spans {
+		if n := len(merged); n > 0 && !s.Start.After(merged[n-1].End) {
+			if s.End.After(merged[n-1].End) {
+				merged[n-1].End = s.End
+			}
+			continue
+		}
+		merged = append(merged, s)
+	}
+	return merged, mean
 }

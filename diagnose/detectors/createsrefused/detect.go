@@ -15,6 +15,9 @@ const (
 	// always is the share from which a batch hardly ever gets beyond a pod or two, so
 	// that all the waiting for the controller is due to refusals.
 	always = 0.2
+	// usual is what a create takes at most on a busy machine, in seconds: 10 ms on an idle one,
+	// three to five times that where the CPUs are full.
+	usual = 0.05
 
 	create = "CREATE" // as admission calls it
 )
@@ -30,7 +33,7 @@ among many creates therefore cost much more than themselves.
 workqueue_retries_total says how often a key came back. Code 403 is a quota, an admission plugin, a policy or a missing right; 5xx a webhook that failed or an API server in trouble. The webhook or policy to which at least half of the refusals go back is named (apiserver_admission_webhook_rejection_count, apiserver_validating_admission_policy_check_total), or else the admission plugin
 (apiserver_admission_controller_admission_duration_seconds with rejected="true"); where a plugin refused hardly any, 403 is a right that is missing. The controller manager's log says more, where at least half of its lines say the same: which quota is used up, which ServiceAccount is missing, which account has lost its right.
 
-**Charged.** The waiting for the controller: all of it from 20 % refusals on, where a batch hardly ever gets beyond two pods, and in proportion below. Pods that are made one at a time also cost much more CPU, so that a machine which is full of them is full for that reason.
+**Charged.** The waiting for the controller: all of it from 20 % refusals on, where a batch hardly ever gets beyond two pods, and in proportion below. Where pods that are let in take longer than 50 ms to be created, what they take more while one is in progress is left to whatever makes them slow. Pods that are made one at a time also cost much more CPU, so that a machine which is full of them is full for that reason.
 
 Where nothing was loaded, and nobody knows when pods were due, it is a risk, with no pods charged.
 
@@ -89,7 +92,7 @@ func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
 		Class: diagnose.Bottleneck, Component: diagnose.ControllerManager, Stage: diagnose.Controller, Resource: resource, Sources: 1,
 		Cause:   fmt.Sprintf("%d of %d creates of %s are refused with %d: %s", refused, all, made.resource, most, cause),
 		Summary: fmt.Sprintf("The API server refuses %s.", outcome),
-		Claims:  map[string]float64{diagnose.Controller: lost * min(1, float64(refused)/float64(all)/always)},
+		Claims:  map[string]float64{diagnose.Controller: lost * min(1, float64(refused)/float64(all)/always) * (1 - slower(v, made))},
 		// Pods that come one at a time cost the API server several times as much as
 		// those of a batch, so that refusals fill the machine as well.
 		Consumes: true,
@@ -124,6 +127,18 @@ func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
 		f.Evidence = append(f.Evidence, diagnose.Evidence{Kind: "rate", Ref: `workqueue_retries_total{component="kube-controller-manager"}`, Value: n, Unit: "retries", Text: fmt.Sprintf("keys came back %.0f times after a failure", n)})
 	}
 	return diagnose.Found(f)
+}
+
+// slower is the part of the waiting for a controller that is due to whatever makes a
+// create take longer than usual, 0 to 1: pods that were let in were waited for as well,
+// one after the other because of the refusals, but that long because of something else.
+func slower(v *diagnose.View, m making) float64 {
+	spans, mean := v.Creating()
+	during, ok := v.WaitedDuring(diagnose.Controller, spans)
+	if m.resource != "pods" || !ok || mean <= usual {
+		return 0
+	}
+	return during * (1 - usual/mean)
 }
 
 // A making is what controllers created of a resource.

@@ -2,12 +2,9 @@ package quotaadmission
 
 import (
 	"fmt"
-	"slices"
 	"strings"
-	"time"
 
 	"github.com/kubedyno/kubedyno/diagnose"
-	"github.com/kubedyno/kubedyno/record"
 )
 
 const (
@@ -16,6 +13,11 @@ const (
 	// of it in seconds, from which it is a reason: a create takes 10 ms without.
 	much, long = 0.3, 0.05
 	fewest     = 20
+	// mostly is the part of the API server's work for creates, without what waits for a
+	// seat or a webhook, and some the mean in seconds, from which counting is what comes
+	// next where something else lets pods come one by one. A single quota is half of a
+	// create, which takes as long as an object more in etcd.
+	mostly, some = 2. / 3, 0.01
 	// most is the part of the writes of quotas' status from which on a webhook is what
 	// they wait for.
 	most = 0.5
@@ -34,6 +36,8 @@ Where at least half of what these writes take is in admission webhooks, it is th
 
 **Charged.** That part of the waiting for the controller, or for the create where pods are bare, while a create was in progress: a controller that waits after a refusal waits for nobody's counting. Creates that were refused are not counted, for quotas are asked last.
 
+Where something else keeps pods from coming together (a client's limit, seats), and counting takes 10 ms each and two thirds of the API server's own work for their creates, it is a risk: what comes next.
+
 **Look-alikes.** Conflicts of clients (conflict-storm); webhooks and policies (slow-webhook, policy-cost: other plugins); a full machine makes everything slow, and the plugin's part stays small.`,
 	Detect: detect,
 }
@@ -44,10 +48,11 @@ func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
 	if !ok {
 		return diagnose.NotAssessed("%s of kube-apiserver", seconds)
 	}
-	pods, took := 0, 0.0 // of those that were let in: quotas are asked last
+	pods, took, worked := 0, 0.0, 0.0 // of those that were let in: quotas are asked last
 	for _, t := range v.TalksOf(func(t *diagnose.Talk) bool { return t.Resource == "pods" && t.Verb == "create" }) {
 		pods += t.Succeeded()
 		took += max(0, t.Seconds)
+		worked += t.Worked()
 	}
 	switch {
 	case !v.HasRequests:
@@ -56,7 +61,8 @@ func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
 		return diagnose.NotThere("%d pods were created", pods)
 	}
 	share, each := min(1, waited/took), waited/float64(pods)
-	if share < much || each < long {
+	slows := share >= much && each >= long
+	if !slows && (waited < mostly*worked || each < some) {
 		return diagnose.NotThere("counting against quotas took %.1f ms of the %.1f ms of a pod's create", 1000*each, 1000*took/float64(pods))
 	}
 	writes, conflicts, quotas := 0, 0, 0
@@ -81,7 +87,8 @@ func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
 	case lost == 0 || !v.Symptom():
 		return diagnose.NotThere("counting against quotas took %.0f %% of what creates of pods took, but pods lost no time with it", 100*share)
 	}
-	if meanwhile, ok := v.WaitedDuring(stage, creating(v)); ok {
+	spans, _ := v.Creating()
+	if meanwhile, ok := v.WaitedDuring(stage, spans); ok {
 		lost *= meanwhile
 	}
 	f := diagnose.Finding{
@@ -97,6 +104,10 @@ func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
 		Advice:    diagnose.Advice{Text: "One ResourceQuota with all limits in place of several (each is a write of its own for each pod), none for what nobody needs counted, and workloads that come together in namespaces of their own. The price: less of a fence between tenants."},
 		RefutedBy: "the same load in a namespace without quotas that is as slow",
 	}
+	f.Next = fmt.Sprintf("Each pod takes %.0f ms at its creation to be counted against the quotas of its namespace, %.0f %% of what the API server works for it; pods that come together wait for each other there.", 1000*each, 100*min(1, waited/worked)) + diagnose.Behind
+	if !slows {
+		f.Claims, f.Sources = nil, 1
+	}
 	if asked >= most*wrote && asked > 0 {
 		f.Resource = "webhook"
 		f.Cause += ", most of it for an admission webhook of resourcequotas/status"
@@ -105,26 +116,4 @@ func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
 		f.Advice.Text = "Leave resourcequotas out of the webhook's rules: the API server itself writes their status, and stores no pod before it is written. " + f.Advice.Text
 	}
 	return diagnose.Found(f)
-}
-
-// creating is when at least one create of a pod that was let in was in progress.
-func creating(v *diagnose.View) (spans []record.Window) {
-	for i := range v.Requests {
-		r := &v.Requests[i]
-		if r.Resource == "pods" && r.Subresource == "" && r.Verb == "create" && r.Code < 400 && r.DoneMicros > r.ReceivedMicros {
-			spans = append(spans, record.Window{Start: time.UnixMicro(r.ReceivedMicros), End: time.UnixMicro(r.DoneMicros)})
-		}
-	}
-	slices.SortFunc(spans, func(a, b record.Window) int { return a.Start.Compare(b.Start) })
-	merged := spans[:0]
-	for _, s := range spans {
-		if n := len(merged); n > 0 && !s.Start.After(merged[n-1].End) {
-			if s.End.After(merged[n-1].End) {
-				merged[n-1].End = s.End
-			}
-			continue
-		}
-		merged = append(merged, s)
-	}
-	return merged
 }

@@ -1,7 +1,9 @@
 package slownodes
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 
 	"github.com/kubedyno/kubedyno/diagnose"
 )
@@ -39,6 +41,8 @@ time. The control plane has nothing to do meanwhile.
 **Evidence.** At least 30 % of the lost time is in stage start, or 10 % where the nodes' own clocks or the order in which their pods start say why; the API server answers the nodes' reports quickly (below 0.2 s), so that they are not late for its sake; the machine is not full, and was not while at least half of their waiting passed.
 On a busy machine with simulated nodes: their requests, what watches take and threads that wait for a CPU are at most a fifth of what a pod takes to start, the API server refuses less than a fifth of what nodes ask for, nine of ten pods come, and the nodes' own clocks say that it is they, or pods of one node become running at intervals that vary by a quarter at most; the rest is charged.
 Where pods of one node become running one after the other, evenly spaced, and one that found the node idle took about as long, the node works on one at a time: the finding says so, and how long each takes. Where the nodes' own clocks are recorded (kubelet_image_pull_duration_seconds, kubelet_run_podsandbox_duration_seconds), pulls or sandboxes that took at least half of what pods lost are named; 0.3 s for a sandbox are usual, or three fifths of the start delay that an experiment sets, and count for nothing.
+
+Another step that took at least 10 % of all lost time, by the nodes' clocks, is a finding of its own.
 
 Ten pods and more that came with a node's name, without a scheduler, are at least half of those that never ran, and no pod ran there: the node is not there or does not serve, and whoever gave them the name is to blame.
 
@@ -87,8 +91,8 @@ func detect(v *diagnose.View, earlier []diagnose.Finding) diagnose.Outcome {
 	// otherwise is where somebody else makes pods wait, but for what nodes measured of
 	// themselves.
 	otherwise := func(why string) diagnose.Outcome {
-		if f, ok := measured(v, lost, outside*n, known, why); ok {
-			return diagnose.Found(f)
+		if found := measured(v, lost, outside*n, known, why); len(found) > 0 {
+			return diagnose.Found(found...)
 		}
 		return diagnose.NotThere("pods start late, %s", why)
 	}
@@ -149,7 +153,7 @@ func detect(v *diagnose.View, earlier []diagnose.Finding) diagnose.Outcome {
 		f.Evidence = append(f.Evidence, diagnose.Evidence{Kind: "pattern", Ref: "pods: running, by node", Value: q.each, Unit: "s", Text: fmt.Sprintf("between pods of one node that become running pass %.2f s in the median (varying by %.0f %%), on %d nodes", q.each, 100*q.cv, q.nodes)})
 		f.Advice.Text = "Let nodes start several pods at a time: parallel image pulls (serializeImagePulls: false, maxParallelImagePulls), a faster disk, a CNI plugin without a lock."
 	}
-	slow := kubelets(v, &f, lost/n, while)
+	slow, others := kubelets(v, &f, lost, n, while)
 	if busy != "" && !slow && (!ok || q.cv > steady) {
 		return diagnose.NotThere("pods start late, but %s, and no clock of the nodes says that it is they", busy)
 	}
@@ -157,7 +161,7 @@ func detect(v *diagnose.View, earlier []diagnose.Finding) diagnose.Outcome {
 		return diagnose.NotThere("nodes took %.0f of the %.0f lost pod-seconds", lost, v.Lost.PodSeconds)
 	}
 	volumes(v, &f, while)
-	return diagnose.Found(f)
+	return diagnose.Found(append([]diagnose.Finding{f}, others...)...)
 }
 
 // unserved is the finding of pods that came with the name of a node which serves nobody.
@@ -272,32 +276,54 @@ func (s step) of(v *diagnose.View, component string, f *diagnose.Finding) (mean,
 	return mean, (mean - s.usual) * n, true
 }
 
-// kubelets says what the nodes' own clocks say of pulls and sandboxes. perPod is
-// what a pod lost on its node, in seconds; while says how busy others were. slow says
-// whether one of them is the reason.
-func kubelets(v *diagnose.View, f *diagnose.Finding, perPod float64, while string) (slow bool) {
+// kubelets says what the nodes' own clocks say of pulls and sandboxes, of the n pods
+// that came and lost so many pod-seconds; while says how busy others were. slow says
+// whether one step is the reason: f is of it then. Others are the findings of steps that
+// are part of it.
+func kubelets(v *diagnose.View, f *diagnose.Finding, lost, n float64, while string) (slow bool, others []diagnose.Finding) {
+	type clocked struct {
+		step
+		mean, beyond float64
+		evidence     diagnose.Evidence
+	}
+	var all []clocked
 	for _, component := range []string{"kubelet", diagnose.Hollow} {
 		for _, s := range steps(v, component) {
-			mean, beyond, ok := s.of(v, component, f)
-			if !ok || beyond/float64(max(1, v.Counts.Running)) < most*perPod {
-				continue
+			if mean, beyond, ok := s.of(v, component, f); ok {
+				all = append(all, clocked{s, mean, beyond, f.Evidence[len(f.Evidence)-1]})
 			}
-			f.Sources++
-			f.Resource, f.Cause = "network", s.cause
-			f.Summary = fmt.Sprintf(s.summary, mean, while)
-			f.Advice.Text = s.advice
-			slow = true
 		}
 	}
-	return slow
+	slices.SortStableFunc(all, func(a, b clocked) int { return cmp.Compare(b.beyond, a.beyond) })
+	for i, c := range all {
+		if i == 0 && c.beyond/float64(max(1, v.Counts.Running)) >= most*lost/n {
+			f.Sources++
+			f.Resource, f.Cause = "network", c.cause
+			f.Summary = fmt.Sprintf(c.summary, c.mean, while)
+			f.Advice.Text = c.advice
+			slow = true
+			continue
+		}
+		if c.beyond < part*v.Lost.PodSeconds {
+			continue
+		}
+		others = append(others, diagnose.Finding{
+			Class: diagnose.Bottleneck, Component: "node", Stage: diagnose.Start, Resource: "network", Sources: 2,
+			Cause: c.cause, Direct: true, Advice: diagnose.Advice{Text: c.advice},
+			Summary:   fmt.Sprintf(c.summary, c.mean, fmt.Sprintf("%.0f of the %.0f pod-seconds that pods lost on their nodes", min(c.beyond, lost), lost)),
+			Claims:    map[string]float64{diagnose.Start: min(c.beyond, lost)},
+			Evidence:  []diagnose.Evidence{c.evidence},
+			RefutedBy: "pods that start as late where this step takes no time",
+		})
+	}
+	return slow, others
 }
 
-// measured is the finding of a step that simulated nodes timed, where somebody else, why,
+// measured are the findings of steps that simulated nodes timed, where somebody else, why,
 // makes pods wait on their nodes as well. Nothing else makes a pull longer. A sandbox may
 // wait for volumes and addresses, which nodes ask for: what passed outside of them, in
 // pod-seconds, is taken off, and where that is not known nothing is left.
-func measured(v *diagnose.View, lost, outside float64, known bool, why string) (worst diagnose.Finding, ok bool) {
-	mass := part * v.Lost.PodSeconds
+func measured(v *diagnose.View, lost, outside float64, known bool, why string) (found []diagnose.Finding) {
 	for _, s := range steps(v, diagnose.Hollow) {
 		f := diagnose.Finding{
 			Class: diagnose.Bottleneck, Component: "node", Stage: diagnose.Start, Resource: "network", Sources: 2,
@@ -310,17 +336,16 @@ func measured(v *diagnose.View, lost, outside float64, known bool, why string) (
 				continue
 			}
 		}
-		if !timed || beyond < mass {
+		if !timed || beyond < part*v.Lost.PodSeconds {
 			continue
 		}
-		mass, ok = beyond, true
 		beyond = min(beyond, lost)
 		f.Claims = map[string]float64{diagnose.Start: beyond}
 		f.Summary = fmt.Sprintf(s.summary, mean, fmt.Sprintf("%.0f of the %.0f pod-seconds that pods lost on their nodes", beyond, lost))
 		f.Evidence = append(f.Evidence, diagnose.Evidence{Kind: "wait", Ref: "stages: start", Value: lost, Unit: "pod-seconds", Text: "above what a healthy node takes: pods start late, " + why})
-		worst = f
+		found = append(found, f)
 	}
-	return worst, ok
+	return found
 }
 
 // volumes says where the way of a pod's volumes takes longest.
