@@ -19,6 +19,7 @@ import (
 
 	"github.com/google/pprof/profile"
 
+	"github.com/kubedyno/kubedyno/internal/beat"
 	"github.com/kubedyno/kubedyno/internal/table"
 	"github.com/kubedyno/kubedyno/internal/tsdb"
 )
@@ -429,7 +430,7 @@ func (w *Writer) finished() bool {
 
 func (w *Writer) flushAlways() {
 	defer close(w.flushed)
-	tick := time.NewTicker(flushInterval)
+	tick := beat.NewTicker(flushInterval)
 	defer tick.Stop()
 	for {
 		select {

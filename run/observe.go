@@ -29,6 +29,7 @@ import (
 	"github.com/kubedyno/kubedyno/collect/requests"
 	"github.com/kubedyno/kubedyno/collect/stacks"
 	"github.com/kubedyno/kubedyno/experiment"
+	"github.com/kubedyno/kubedyno/internal/beat"
 	"github.com/kubedyno/kubedyno/internal/introspect"
 	"github.com/kubedyno/kubedyno/record"
 	"github.com/kubedyno/kubedyno/storage"
@@ -350,7 +351,7 @@ func fingerprint(dir string) record.Machine { return machine.Fingerprint(filepat
 
 // tell keeps the watcher informed once a second.
 func (s *session) tell(ctx context.Context) {
-	tick := time.NewTicker(time.Second)
+	tick := beat.NewTicker(time.Second)
 	defer tick.Stop()
 	before, then := s.process.Used()
 	own, plane := -1.0, -1.0

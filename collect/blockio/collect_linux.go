@@ -9,12 +9,13 @@ import (
 	"time"
 
 	"github.com/kubedyno/kubedyno/collect"
+	"github.com/kubedyno/kubedyno/internal/beat"
 	"github.com/kubedyno/kubedyno/record"
 	"golang.org/x/sys/unix"
 )
 
 // look is how often what the kernel kept is read.
-const look = 200 * time.Millisecond
+const look = 250 * time.Millisecond
 
 // wayOut names what to do where no source works.
 const wayOut = "run as root, or grant CAP_BPF and CAP_PERFMON (eBPF, on a kernel with BTF from Linux 5.11 on) or CAP_SYS_ADMIN (tracefs, from Linux 6.5 on)"
@@ -90,7 +91,7 @@ func (c *Collector) collect(ctx context.Context, s source, w sink) error {
 	} else if why != "" {
 		w.Gap(record.Gap{Collector: c.Name(), Subject: string(record.TableSyncs), Reason: "system calls cannot be observed: " + why})
 	}
-	tick := time.NewTicker(look)
+	tick := beat.NewTicker(look)
 	defer tick.Stop()
 	asked := time.Now() // for events that were lost
 	lost := func(now time.Time) {

@@ -19,6 +19,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/kubedyno/kubedyno/internal/beat"
 	"github.com/kubedyno/kubedyno/record"
 	"k8s.io/client-go/rest"
 )
@@ -134,7 +135,7 @@ func (c *Collector) collect(ctx context.Context, w sink) (err error) {
 	life, end := context.WithCancel(ctx)
 	go func() {
 		defer close(flushed)
-		tick := time.NewTicker(flushEvery)
+		tick := beat.NewTicker(flushEvery)
 		defer tick.Stop()
 		for {
 			select {

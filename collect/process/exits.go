@@ -26,7 +26,7 @@ import (
 
 const (
 	// lookEvery is how often the kernel's events are read.
-	lookEvery = 200 * time.Millisecond
+	lookEvery = 250 * time.Millisecond
 	// zombieAfter is when a process that its parent has not waited for is
 	// taken as ended: its times are in /proc by then.
 	zombieAfter = time.Second

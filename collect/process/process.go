@@ -23,6 +23,7 @@ import (
 	"time"
 
 	"github.com/kubedyno/kubedyno/collect"
+	"github.com/kubedyno/kubedyno/internal/beat"
 	"github.com/kubedyno/kubedyno/record"
 )
 
@@ -190,7 +191,7 @@ func (c *Collector) collect(ctx context.Context, w sink, all bool, after func(ti
 	defer tick.Stop()
 	var look <-chan time.Time
 	if t != nil {
-		events := time.NewTicker(min(lookEvery, c.o.Interval))
+		events := beat.NewTicker(min(lookEvery, c.o.Interval))
 		defer events.Stop()
 		look = events.C
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/kubedyno/kubedyno/collect"
+	"github.com/kubedyno/kubedyno/internal/beat"
 	"github.com/kubedyno/kubedyno/record"
 )
 
@@ -36,7 +37,7 @@ func (c *Collector) collect(ctx context.Context, w sink, observes func()) error 
 		c.acct = a
 		c.mu.Unlock()
 	}()
-	tick := time.NewTicker(drainInterval)
+	tick := beat.NewTicker(drainInterval)
 	defer tick.Stop()
 	var waiting []event
 	swept := time.Now()

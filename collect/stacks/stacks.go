@@ -32,9 +32,9 @@ const (
 	// drainInterval is how often the kernel's buffers are emptied. Together
 	// with the writer's flush it bounds what a kill -9 loses, and it is how
 	// long a process may be dead before its files are looked for.
-	drainInterval = 200 * time.Millisecond
-	// ringPages of 4 KiB hold what a CPU reports between two drains: 20 samples
-	// take 20 KiB at most; the rest is for a storm of short processes, each of
+	drainInterval = 250 * time.Millisecond
+	// ringPages of 4 KiB hold what a CPU reports between two drains: 25 samples
+	// take 25 KiB at most; the rest is for a storm of short processes, each of
 	// which reports its mappings.
 	ringPages = 128
 	// maxFrames of one stack; the kernel's default limit is 127.

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/kubedyno/kubedyno/collect"
+	"github.com/kubedyno/kubedyno/internal/beat"
 )
 
 const (
@@ -113,7 +114,7 @@ func (t *Follower) Follow(ctx context.Context, line func(Line) error) (Stats, er
 			t.f = nil
 		}
 	}()
-	tick := time.NewTicker(t.o.Poll)
+	tick := beat.NewTicker(t.o.Poll)
 	defer tick.Stop()
 	for ctx.Err() == nil {
 		if _, err := t.look(); err != nil {
