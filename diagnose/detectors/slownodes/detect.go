@@ -304,7 +304,8 @@ func kubelets(v *diagnose.View, f *diagnose.Finding, lost, n float64, while stri
 			slow = true
 			continue
 		}
-		if c.beyond < part*v.Lost.PodSeconds {
+		// A sandbox may wait for volumes, which have findings of their own.
+		if c.beyond < part*v.Lost.PodSeconds || c.asks && v.Claims != nil {
 			continue
 		}
 		others = append(others, diagnose.Finding{
