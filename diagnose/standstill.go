@@ -1,6 +1,7 @@
 package diagnose
 
 import (
+	"cmp"
 	"math"
 	"slices"
 	"time"
@@ -97,20 +98,43 @@ func (v *View) WaitedDuring(stage string, during []record.Window) (share float64
 	case Queue, Decide, Bind: // in which of them a pod was at what time is not known
 		stage = Scheduling
 	}
+	covered := coverage(v.Load.Start, during)
 	end := v.Span()
 	inside, all := 0.0, 0.0
 	for _, s := range v.steps[stage] {
-		out, _ := s.left(end)
-		all += max(0, out-s.in)
-		for _, w := range during {
-			from, to := w.Start.Sub(v.Load.Start).Seconds(), w.End.Sub(v.Load.Start).Seconds()
-			inside += max(0, min(out, to)-max(s.in, from))
+		if out, _ := s.left(end); out > s.in {
+			all += out - s.in
+			inside += covered(out) - covered(s.in)
 		}
 	}
 	if all <= 0 {
 		return 0, false
 	}
 	return min(1, inside/all), true
+}
+
+// coverage tells how many seconds of windows that do not overlap lie before a moment,
+// which is in seconds after start. Of thousands of pods and windows each pod asks twice.
+func coverage(start time.Time, windows []record.Window) (before func(at float64) float64) {
+	type stretch struct{ from, to, before float64 }
+	all := make([]stretch, len(windows))
+	for i, w := range windows {
+		all[i] = stretch{from: w.Start.Sub(start).Seconds(), to: w.End.Sub(start).Seconds()}
+	}
+	slices.SortFunc(all, func(a, b stretch) int { return cmp.Compare(a.from, b.from) })
+	sum := 0.0
+	for i, s := range all {
+		all[i].before = sum
+		sum += s.to - s.from
+	}
+	return func(at float64) float64 {
+		n, _ := slices.BinarySearchFunc(all, at, func(s stretch, at float64) int { return cmp.Compare(s.from, at) })
+		if n == 0 {
+			return 0
+		}
+		last := all[n-1]
+		return last.before + min(at, last.to) - last.from
+	}
 }
 
 // Passed is how many pods came out of a stage meanwhile.

@@ -2,7 +2,11 @@ package diagnose
 
 import (
 	"math"
+	"slices"
 	"testing"
+	"time"
+
+	"pgregory.net/rapid"
 
 	"github.com/kubedyno/kubedyno/record"
 )
@@ -74,4 +78,30 @@ func TestNobodyLookedMeanwhile(t *testing.T) {
 			t.Errorf("samples at %v: %d stretches, want %d", c.at, len(got), c.want)
 		}
 	}
+}
+
+// Summed up by windows it is the same as each stretch set against each window.
+func TestCoverage(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		start := time.Unix(1000, 0)
+		at := func(s float64) time.Time { return start.Add(time.Duration(s * 1e9)) }
+		var windows []record.Window
+		var edges [][2]float64
+		for to := -5.0; len(windows) < rapid.IntRange(0, 8).Draw(t, "windows") && to < 50; {
+			from := to + rapid.Float64Range(0, 3).Draw(t, "gap")
+			to = from + rapid.Float64Range(0, 3).Draw(t, "length")
+			windows, edges = append(windows, record.Window{Start: at(from), End: at(to)}), append(edges, [2]float64{from, to})
+		}
+		slices.Reverse(windows) // no order is asked for
+		covered := coverage(start, windows)
+		in := rapid.Float64Range(-10, 30).Draw(t, "in")
+		out := in + rapid.Float64Range(0, 30).Draw(t, "stay")
+		want := 0.0
+		for _, e := range edges {
+			want += max(0, min(out, e[1])-max(in, e[0]))
+		}
+		if got := covered(out) - covered(in); math.Abs(got-want) > 1e-6 {
+			t.Fatalf("from %g to %g: %g s, want %g, of %v", in, out, got, want, edges)
+		}
+	})
 }

@@ -1,8 +1,9 @@
 // Package beat lets what looks at something regularly do so together.
 //
 // A process that waits is woken up for each of its tickers, and waking up costs it
-// more than most of what it then does: on a slow virtual machine some 30 µs, with
-// what Go's scheduler and the kernel's do for it. Tickers of this package tick at
+// more than most of what it then does, for Go's scheduler and the kernel's work each
+// time: some 50 µs of CPU on a slow virtual machine (docs/design/002-observing.md,
+// n = 3 in turns). Tickers of this package tick at
 // whole multiples of their interval on one clock, so that all of one interval, and of
 // its multiples, tick at once.
 package beat

@@ -34,7 +34,6 @@ func TestTogether(t *testing.T) {
 				ticks[at.Sub(origin)] += 10
 			}
 		}
-		synctest.Wait()
 		for ms, want := range map[int]int{250: 1, 500: 11, 750: 1} {
 			if got := ticks[time.Duration(ms)*time.Millisecond]; got != want {
 				t.Errorf("at %d ms %d ticks, want %d (tens are of the slower)", ms, got, want)

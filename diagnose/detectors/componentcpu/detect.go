@@ -225,8 +225,7 @@ func finding(v *diagnose.View, component string, quota, u, stops float64, counte
 		Class: diagnose.Capacity, Component: component, Stage: stage, Resource: "cpu",
 		Cause:  fmt.Sprintf("%s is held to %g CPU by its quota", component, quota),
 		Claims: claims, Sources: 1,
-		Summary: fmt.Sprintf("%s is at capacity: it used %.0f %% of the %g CPU that its quota allows, while pods waited for it. A pod costs it %.1f ms, so about %.0f pods/s is the most; %.1f/s came up.",
-			component, 100*u, quota, 1000*r.Demand, r.Bound, v.Done()),
+		Summary: fmt.Sprintf("%s is at capacity: it used %.0f %% of the %g CPU that its quota allows, while pods waited for it.", component, 100*u, quota) + carries(r, v.Done()),
 		Evidence: []diagnose.Evidence{
 			{Kind: "busy", Ref: "processes: " + component, Value: u, Unit: "1", Text: fmt.Sprintf("%.0f %% of %g CPU used over %.0f s", 100*u, quota, v.Plateau.Seconds())},
 			{Kind: "config", Ref: component + ".cpu", Value: quota, Unit: "cores", Text: fmt.Sprintf("CPU quota %g", quota)},
@@ -268,6 +267,14 @@ func finding(v *diagnose.View, component string, quota, u, stops float64, counte
 	}
 	f.Advice.Dose = []diagnose.Dose{{Set: map[string]string{component + ".cpu": number(dose)}, PredictRate: predicted}}
 	return f, true
+}
+
+// carries says what the resource could carry and what came up, where that is known.
+func carries(r diagnose.Resource, done float64) string {
+	if r.Bound <= 0 {
+		return ""
+	}
+	return fmt.Sprintf(" A pod costs it %.1f ms, so about %.0f pods/s is the most; %.1f/s came up.", 1000*r.Demand, r.Bound, done)
 }
 
 func number(x float64) string { return strconv.FormatFloat(x, 'g', 4, 64) }

@@ -265,15 +265,35 @@ func steps(v *diagnose.View, component string) []step {
 	}
 }
 
-// of adds what a component's clock says of the step to the evidence: the mean in
-// seconds, and the pod-seconds beyond the usual.
-func (s step) of(v *diagnose.View, component string, f *diagnose.Finding) (mean, beyond float64, ok bool) {
+// A clocked step is one with what a component's clock says of it.
+type clocked struct {
+	step
+	mean     float64 // seconds
+	beyond   float64 // pod-seconds more than a healthy node takes
+	evidence diagnose.Evidence
+}
+
+// clock reads a component's clock of the step.
+func (s step) clock(v *diagnose.View, component string) (c clocked, ok bool) {
 	mean, n, ok := v.Mean(component, s.metric, nil)
 	if !ok {
-		return 0, 0, false
+		return c, false
 	}
-	f.Evidence = append(f.Evidence, diagnose.Evidence{Kind: "wait", Ref: s.metric + `{component="` + component + `"}`, Value: mean, Unit: "s", Text: fmt.Sprintf("%s, by the nodes' clocks (n=%.0f)", s.what, n)})
-	return mean, (mean - s.usual) * n, true
+	evidence := diagnose.Evidence{Kind: "wait", Ref: s.metric + `{component="` + component + `"}`, Value: mean, Unit: "s", Text: fmt.Sprintf("%s, by the nodes' clocks (n=%.0f)", s.what, n)}
+	return clocked{s, mean, (mean - s.usual) * n, evidence}, true
+}
+
+// finding is of a step that is part of the pod-seconds that were lost on the nodes.
+func (c clocked) finding(lost float64) diagnose.Finding {
+	beyond := min(c.beyond, lost)
+	return diagnose.Finding{
+		Class: diagnose.Bottleneck, Component: "node", Stage: diagnose.Start, Resource: "network", Sources: 2,
+		Cause: c.cause, Direct: true, Advice: diagnose.Advice{Text: c.advice},
+		Summary:   fmt.Sprintf(c.summary, c.mean, fmt.Sprintf("%.0f of the %.0f pod-seconds that pods lost on their nodes", beyond, lost)),
+		Claims:    map[string]float64{diagnose.Start: beyond},
+		Evidence:  []diagnose.Evidence{c.evidence},
+		RefutedBy: "pods that start as late where this step takes no time",
+	}
 }
 
 // kubelets says what the nodes' own clocks say of pulls and sandboxes, of the n pods
@@ -281,16 +301,11 @@ func (s step) of(v *diagnose.View, component string, f *diagnose.Finding) (mean,
 // whether one step is the reason: f is of it then. Others are the findings of steps that
 // are part of it.
 func kubelets(v *diagnose.View, f *diagnose.Finding, lost, n float64, while string) (slow bool, others []diagnose.Finding) {
-	type clocked struct {
-		step
-		mean, beyond float64
-		evidence     diagnose.Evidence
-	}
 	var all []clocked
 	for _, component := range []string{"kubelet", diagnose.Hollow} {
 		for _, s := range steps(v, component) {
-			if mean, beyond, ok := s.of(v, component, f); ok {
-				all = append(all, clocked{s, mean, beyond, f.Evidence[len(f.Evidence)-1]})
+			if c, ok := s.clock(v, component); ok {
+				f.Evidence, all = append(f.Evidence, c.evidence), append(all, c)
 			}
 		}
 	}
@@ -308,14 +323,7 @@ func kubelets(v *diagnose.View, f *diagnose.Finding, lost, n float64, while stri
 		if c.beyond < part*v.Lost.PodSeconds || c.asks && v.Claims != nil {
 			continue
 		}
-		others = append(others, diagnose.Finding{
-			Class: diagnose.Bottleneck, Component: "node", Stage: diagnose.Start, Resource: "network", Sources: 2,
-			Cause: c.cause, Direct: true, Advice: diagnose.Advice{Text: c.advice},
-			Summary:   fmt.Sprintf(c.summary, c.mean, fmt.Sprintf("%.0f of the %.0f pod-seconds that pods lost on their nodes", min(c.beyond, lost), lost)),
-			Claims:    map[string]float64{diagnose.Start: min(c.beyond, lost)},
-			Evidence:  []diagnose.Evidence{c.evidence},
-			RefutedBy: "pods that start as late where this step takes no time",
-		})
+		others = append(others, c.finding(lost))
 	}
 	return slow, others
 }
@@ -326,23 +334,16 @@ func kubelets(v *diagnose.View, f *diagnose.Finding, lost, n float64, while stri
 // pod-seconds, is taken off, and where that is not known nothing is left.
 func measured(v *diagnose.View, lost, outside float64, known bool, why string) (found []diagnose.Finding) {
 	for _, s := range steps(v, diagnose.Hollow) {
-		f := diagnose.Finding{
-			Class: diagnose.Bottleneck, Component: "node", Stage: diagnose.Start, Resource: "network", Sources: 2,
-			Cause: s.cause, Direct: true, Advice: diagnose.Advice{Text: s.advice},
-			RefutedBy: "pods that start as late where this step takes no time",
-		}
-		mean, beyond, timed := s.of(v, diagnose.Hollow, &f)
+		c, ok := s.clock(v, diagnose.Hollow)
 		if s.asks {
-			if beyond -= outside; !known {
+			if c.beyond -= outside; !known {
 				continue
 			}
 		}
-		if !timed || beyond < part*v.Lost.PodSeconds {
+		if !ok || c.beyond < part*v.Lost.PodSeconds {
 			continue
 		}
-		beyond = min(beyond, lost)
-		f.Claims = map[string]float64{diagnose.Start: beyond}
-		f.Summary = fmt.Sprintf(s.summary, mean, fmt.Sprintf("%.0f of the %.0f pod-seconds that pods lost on their nodes", beyond, lost))
+		f := c.finding(lost)
 		f.Evidence = append(f.Evidence, diagnose.Evidence{Kind: "wait", Ref: "stages: start", Value: lost, Unit: "pod-seconds", Text: "above what a healthy node takes: pods start late, " + why})
 		found = append(found, f)
 	}
