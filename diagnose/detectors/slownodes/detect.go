@@ -310,22 +310,29 @@ func kubelets(v *diagnose.View, f *diagnose.Finding, lost, n float64, while stri
 		}
 	}
 	slices.SortStableFunc(all, func(a, b clocked) int { return cmp.Compare(b.beyond, a.beyond) })
-	for i, c := range all {
-		if i == 0 && c.beyond/float64(max(1, v.Counts.Running)) >= most*lost/n {
-			f.Sources++
-			f.Resource, f.Cause = "network", c.cause
-			f.Summary = fmt.Sprintf(c.summary, c.mean, while)
-			f.Advice.Text = c.advice
-			slow = true
-			continue
-		}
-		// A sandbox may wait for volumes, which have findings of their own.
-		if c.beyond < part*v.Lost.PodSeconds || c.asks && v.Claims != nil {
-			continue
-		}
+	if len(all) > 0 && all[0].beyond/float64(max(1, v.Counts.Running)) >= most*lost/n {
+		c := all[0]
+		f.Sources++
+		f.Resource, f.Cause = "network", c.cause
+		f.Summary = fmt.Sprintf(c.summary, c.mean, while)
+		f.Advice.Text = c.advice
+		slow, all = true, all[1:]
+	}
+	for _, c := range large(all, part*v.Lost.PodSeconds, v.Claims != nil) {
 		others = append(others, c.finding(lost))
 	}
 	return slow, others
+}
+
+// large are the steps that took at least so many pod-seconds. Where pods have volumes a
+// sandbox may have waited for them, and that has findings of its own.
+func large(all []clocked, least float64, volumes bool) (found []clocked) {
+	for _, c := range all {
+		if c.beyond >= least && !(c.asks && volumes) {
+			found = append(found, c)
+		}
+	}
+	return found
 }
 
 // measured are the findings of steps that simulated nodes timed, where somebody else, why,
