@@ -121,7 +121,7 @@ func coverage(start time.Time, windows []record.Window) (before func(at float64)
 	for i, w := range windows {
 		all[i] = stretch{from: w.Start.Sub(start).Seconds(), to: w.End.Sub(start).Seconds()}
 	}
-	slices.SortFunc(all, func(a, b stretch) int { return cmp.Compare(a.from, b.from) })
+	slices.SortFunc(all, func(a, b stretch) int { return cmp.Or(cmp.Compare(a.from, b.from), cmp.Compare(a.to, b.to)) })
 	sum := 0.0
 	for i, s := range all {
 		all[i].before = sum
