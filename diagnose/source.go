@@ -23,6 +23,7 @@ type Source interface {
 	MachineSamples() ([]record.MachineSample, error)
 	Cores() ([]record.CoreSample, error)
 	Requests() ([]record.Request, error)
+	BlockIO() ([]record.BlockIO, error)
 	Objects() ([]record.ObjectChange, error)
 	Events() ([]record.Event, error)
 	Steady() (record.Window, bool)

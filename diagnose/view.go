@@ -113,6 +113,7 @@ type View struct {
 	machine   []record.MachineSample
 	cores     []record.CoreSample
 	ends      []record.ProcessExit // of components
+	blocks    *[]record.BlockIO    // requests to block devices; nil until asked for
 	hasEnds   bool
 	idle      map[string]float64 // CPUs busy while idle, by component; Machine too
 	steps     map[string][]step  // of each pod through a stage, queue, decide and bind as one

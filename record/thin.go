@@ -10,16 +10,30 @@ import (
 )
 
 // The reasons of the gaps of a copy.
-const leftOut, fewMetrics = "left out of this copy", "only the metrics that a diagnosis reads are in this copy"
+const (
+	leftOut    = "left out of this copy"
+	fewMetrics = "only the metrics that a diagnosis reads are in this copy"
+	summedUp   = "most requests to block devices are summed up in this copy"
+)
 
-// Thin copies a finished recording into dir without its profiles and logs and
-// with the named metrics only, so that it is small enough to be kept beside a
-// test. Whatever was left out is a gap of the copy. Tables are copied with all
-// their rows, and with UIDs that count, but for requests: request empties what of one nobody reads, and says
-// whether anybody reads the rest. series says whether anybody reads that series of a
-// metric.
-func Thin(r *Recording, dir string, metrics []string, series func(metric string, labels map[string]string) bool, request func(*Request) bool) (err error) {
-	m := r.Meta()
+// Wanted says what a thin copy keeps.
+type Wanted struct {
+	Metrics []string
+	// Series says whether anybody reads that series of a metric.
+	Series func(metric string, labels map[string]string) bool
+	// Request empties what of a request nobody reads, and says whether anybody reads
+	// the rest.
+	Request func(*Request) bool
+	// BlockIO sums up requests to block devices.
+	BlockIO func([]BlockIO) []BlockIO
+}
+
+// Thin copies a finished recording into dir without its profiles and logs and with
+// what is wanted only, so that it is small enough to be kept beside a test. Whatever
+// was left out is a gap of the copy. Other tables than those of Wanted are copied with
+// all their rows, and with UIDs that count.
+func Thin(r *Recording, dir string, want Wanted) (err error) {
+	m, metrics := r.Meta(), want.Metrics
 	if had := m.KeptMetrics; len(had) > 0 { // a copy of a copy has no more than that
 		metrics = slices.DeleteFunc(slices.Clone(metrics), func(name string) bool { return !slices.Contains(had, name) })
 	}
@@ -43,7 +57,7 @@ func Thin(r *Recording, dir string, metrics []string, series func(metric string,
 			Gap{Collector: "profile", Reason: leftOut},
 			Gap{Collector: "logs", Reason: leftOut},
 			Gap{Collector: "stacks", Reason: leftOut},
-			Gap{Collector: "blockio", Reason: leftOut},
+			Gap{Collector: "blockio", Reason: summedUp},
 			Gap{Collector: "metrics", Reason: fewMetrics})
 		m.KeptMetrics = metrics
 		m.Warnings = slices.Concat(m.Warnings, now.Warnings[min(len(m.Warnings), len(now.Warnings)):])
@@ -80,7 +94,7 @@ func Thin(r *Recording, dir string, metrics []string, series func(metric string,
 		func() error { return copyRows(w, TableMachine, r.MachineSamples, w.Machine) },
 		func() error {
 			return copyRows(w, TableRequests, r.Requests, func(q Request) {
-				if request(&q) {
+				if want.Request(&q) {
 					w.Request(q)
 				}
 			})
@@ -96,6 +110,12 @@ func Thin(r *Recording, dir string, metrics []string, series func(metric string,
 		},
 		func() error { return copyRows(w, TableCores, r.Cores, w.Core) },
 		func() error { return copyRows(w, TableDisks, r.Disks, w.Disk) },
+		func() error {
+			return copyRows(w, TableBlockIO, func() ([]BlockIO, error) {
+				rows, err := r.BlockIO()
+				return want.BlockIO(rows), err
+			}, w.BlockIO)
+		},
 		func() error {
 			return copyRows(w, TableObjects, r.Objects, func(o ObjectChange) {
 				o.UID = number(o.UID)
@@ -128,7 +148,7 @@ func Thin(r *Recording, dir string, metrics []string, series func(metric string,
 			return err
 		}
 		for _, s := range all {
-			if !series(name, s.Labels) {
+			if !want.Series(name, s.Labels) {
 				continue
 			}
 			if hasSteady && atRest(name, s.Points, rest) {

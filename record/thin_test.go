@@ -22,6 +22,9 @@ func TestThin(t *testing.T) {
 	w.Pod(Pod{UID: "u", Name: "p", CreatedMicros: began.UnixMicro()})
 	w.Process(ProcessSample{TimeMicros: began.UnixMicro(), PID: 1, Command: "/home/me/secret --thing"})
 	w.Observes(TableExits) // and none ended
+	for i := range 3 {
+		w.BlockIO(BlockIO{TimeMicros: began.UnixMicro() + int64(i), Operation: "write", Device: "vda", Bytes: 4096})
+	}
 	for i := range 5 {
 		at := began.Add(time.Duration(i) * time.Second)
 		w.AppendSample("kept_total", map[string]string{"component": "a"}, at, float64(i))
@@ -35,7 +38,12 @@ func TestThin(t *testing.T) {
 		t.Fatal(err)
 	}
 	whole := open(t, filepath.Join(dir, "whole"))
-	if err := Thin(whole, filepath.Join(dir, "thin"), []string{"kept_total"}, func(string, map[string]string) bool { return true }, func(*Request) bool { return true }); err != nil {
+	if err := Thin(whole, filepath.Join(dir, "thin"), Wanted{
+		Metrics: []string{"kept_total"},
+		Series:  func(string, map[string]string) bool { return true },
+		Request: func(*Request) bool { return true },
+		BlockIO: func(rows []BlockIO) []BlockIO { return rows[:1] },
+	}); err != nil {
 		t.Fatal(err)
 	}
 	thin := open(t, filepath.Join(dir, "thin"))
@@ -73,6 +81,9 @@ func TestThin(t *testing.T) {
 	}
 	if _, err := thin.Requests(); !errors.Is(err, ErrMissing) {
 		t.Errorf("a table that was not recorded: %v", err)
+	}
+	if rows, err := thin.BlockIO(); err != nil || len(rows) != 1 {
+		t.Errorf("requests to block devices: %v (%v)", rows, err)
 	}
 	if ps, err := thin.Processes(); err != nil || len(ps) != 1 || ps[0].Command != "other" {
 		t.Errorf("processes %v (%v)", ps, err)

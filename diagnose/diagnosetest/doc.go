@@ -96,6 +96,10 @@
 //	                                more and more often
 //	flag kube-apiserver NAME=VALUE
 //	writes kube-apiserver 20MB/s    to storage
+//	blocks etcd 4ms 1ms flush 2ms   writes that it sends to the disk vda, in its queue and in
+//	                                the device, and flushes
+//	blocks kube-apiserver 4ms 1ms on vdb
+//	                                likewise, to another disk
 //	delay etcd 0.4                  seconds a second that its threads waited for a CPU
 //	connections 50/s                accepted on the machine
 //	healthy 4ms demand/cpu of kube-apiserver

@@ -129,6 +129,8 @@ func (s *script) observe(w []string) (done bool, err error) {
 			}
 		}
 		s.written[c] = unit * p.number(amount)
+	case "blocks":
+		s.blocks = append(s.blocks, p.block())
 	case "delay":
 		s.delayed[p.next()] = p.number(p.next())
 	case "connections":
@@ -320,6 +322,7 @@ func (s *script) observed(r *Run) {
 		r.logs[l.component] += b.String()
 	}
 	s.sample(r)
+	s.disks(r)
 	r.profiles = map[string]*profile.Profile{}
 	for _, x := range s.work {
 		p := r.profiles[x.component]
@@ -353,6 +356,52 @@ func (s *script) sample(r *Run) {
 			r.samples = append(r.samples, record.StackSample{TimeMicros: micros(at * r.end), Component: x.component, Command: x.component, Stack: id})
 		}
 	}
+}
+
+// block is what one component's requests to a disk took.
+type block struct {
+	component            string
+	device               string
+	queue, served, flush time.Duration
+}
+
+func (p *phrase) block() block {
+	b := block{component: p.next(), device: "vda", queue: p.duration(), served: p.duration()}
+	for p.more() {
+		switch word := p.next(); word {
+		case "flush":
+			b.flush = p.duration()
+		case "on":
+			b.device = p.next()
+		default:
+			p.fail("unknown word %q", word)
+			return b
+		}
+	}
+	return b
+}
+
+// disks draws requests to disks, ten writes a second each as long as was said.
+func (s *script) disks(r *Run) {
+	for _, b := range s.blocks {
+		for t := 0.05; t < r.end; t += 0.1 {
+			at := micros(t)
+			row := record.BlockIO{TimeMicros: at, IssuedMicros: at + b.queue.Microseconds(), DoneMicros: at + (b.queue + b.served).Microseconds(), Component: b.component, Command: b.component, Device: b.device, Operation: "write", Bytes: 4096}
+			r.blocks = append(r.blocks, row)
+			if b.flush > 0 {
+				row.TimeMicros, row.IssuedMicros, row.DoneMicros, row.Operation, row.Bytes = row.DoneMicros, 0, row.DoneMicros+b.flush.Microseconds(), "flush", 0
+				r.blocks = append(r.blocks, row)
+			}
+		}
+	}
+}
+
+// BlockIO are requests to disks.
+func (r *Run) BlockIO() ([]record.BlockIO, error) {
+	if len(r.blocks) == 0 {
+		return nil, fmt.Errorf("table blockio: %w", record.ErrMissing)
+	}
+	return r.blocks, nil
 }
 
 // StackSamples are what was sampled.

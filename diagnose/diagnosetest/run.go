@@ -39,6 +39,7 @@ type Run struct {
 	profiles    map[string]*profile.Profile
 	samples     []record.StackSample
 	stacks      []record.Stack
+	blocks      []record.BlockIO
 }
 
 // A counter is a series: what a counter grew by evenly over the load and, a
@@ -105,11 +106,12 @@ type script struct {
 	no                    map[string]bool
 	seed                  uint64
 
-	series      []words            // metric and gauge
-	talks       []talk             // requests
-	lines       []line             // log
-	work        []work             // profile
-	sampled     []work             // stack
+	series      []words // metric and gauge
+	talks       []talk  // requests
+	lines       []line  // log
+	work        []work  // profile
+	sampled     []work  // stack
+	blocks      []block
 	written     map[string]float64 // bytes a second
 	delayed     map[string]float64 // share of the load
 	connections float64

@@ -23,7 +23,19 @@ const (
 	// several syncs while the other wrote nothing to speak of tell whether it is why they
 	// are slow: it is not where those take half as long, or longer.
 	several, asLong = 20, 0.5
+	// atDisk is the part of a sync that a write and a flush of etcd must be at the disk
+	// for where the CPU is full, elsewhere that below which something else makes it
+	// long. A neighbour's syncs were half of it, a quick disk's on a full CPU
+	// 0.2; of a sync that is delayed before the block layer it is next to none.
+	atDisk, elsewhere = 1. / 3, 0.15
+	// little is the part of the lost time below which a charge on a full machine is a
+	// risk.
+	little = 0.05
 )
+
+// writes are those to etcd that a pod waits for in each stage, one after the other: its
+// object, after its owner's, the binding, and its node's reports.
+var writes = map[string]float64{diagnose.Accept: 1, diagnose.Controller: 2, diagnose.Bind: 1, diagnose.Scheduling: 1, diagnose.Start: 2}
 
 // Detector finds the cause.
 var Detector = diagnose.Detector{
@@ -35,11 +47,13 @@ var Detector = diagnose.Detector{
 
 **Risk.** Where syncs are quicker (2 ms) or fewer, or nobody suffered (yet), a neighbour that writes 10 MB/s or more is named as a risk.
 
-**Contradicting.** Twenty syncs and more while the other wrote less than 1 MB/s, at rest before the load or during it, that took half as long as all or longer.
+**Where the CPU is full** syncs take long without a disk's doing, since who waits for one also waits for a CPU afterwards. There the block layer's own clock must have etcd's requests wait: a write and a flush of etcd's are at the disk, in its queue and in the device, for at least a third of a sync and 2 ms. Pods are charged that time for each write of theirs, and the CPU the rest.
+
+**Contradicting.** etcd's requests are at the disk for less than 15 % of a sync: what makes it long comes before the disk. The other writes to another disk than etcd, as far as it is seen to submit its writes itself. Twenty syncs and more while the other wrote less than 1 MB/s, at rest before the load or during it, that took half as long as all or longer.
 
 **Look-alikes.** etcd-sync: the same syncs without anybody else who writes, so that it is the disk itself. The API server's own audit log counts as a neighbour where it is the writer.
 
-**Not known.** Which file system or device a process writes to is not recorded: the finding says who writes, and that has to be checked.`,
+**Not known.** Without recorded block I/O, which device a process writes to; nor where the kernel writes for it later. Then the finding says who writes, and where has to be checked.`,
 	Detect: detect,
 }
 
@@ -52,8 +66,17 @@ func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
 		return diagnose.NotThere("a sync of etcd's log takes %.1f ms", 1000*sync)
 	case !v.StagesOK:
 		return diagnose.NotAssessed("stages: %s", v.StagesWhy)
-	case v.Upstream() != "":
-		return diagnose.NotThere("syncs of etcd's log are slow, but %s", v.Upstream())
+	}
+	up := v.Upstream()
+	disk, seen := v.DiskTime(diagnose.Etcd, v.Load)
+	held := sync // by the disk
+	switch {
+	case up == "" && seen && disk.SyncSeconds() < elsewhere*sync:
+		return diagnose.NotThere("a sync of etcd's log takes %.1f ms, but a write and a flush of it only %.2f ms from the block layer to the disk and back", 1000*sync, 1000*disk.SyncSeconds())
+	case up != "" && (!seen || disk.SyncSeconds() < max(noticed, atDisk*sync)):
+		return diagnose.NotThere("syncs of etcd's log are slow, but %s", up)
+	case up != "":
+		held = min(sync, disk.SyncSeconds())
 	}
 	own, ok := v.Written(diagnose.Etcd, v.Load)
 	if !ok || v.Span() <= 0 {
@@ -63,10 +86,14 @@ func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
 	if !ok {
 		return diagnose.NotAssessed("what processes outside of the run write")
 	}
-	if len(writers) == 0 || writers[0].Value < heavy*v.Span() || writers[0].Value < own {
+	w, there, sure := heaviest(v, writers, disk)
+	switch {
+	case w.Value >= max(heavy*v.Span(), own):
+	case len(writers) > 0 && writers[0].Value >= max(heavy*v.Span(), own):
+		return diagnose.NotThere("%s writes %s/s, but to another disk than etcd", writers[0].Label, diagnose.Bytes(writers[0].Value/v.Span()))
+	default:
 		return diagnose.NotThere("nobody wrote more than etcd itself (%s/s)", diagnose.Bytes(own/v.Span()))
 	}
-	w := writers[0]
 	rate := diagnose.Bytes(w.Value/v.Span()) + "/s"
 	if quiet, n := alone(v, w.Label); n >= several && quiet >= asLong*sync {
 		return diagnose.NotThere("%s writes %s, but %.0f syncs of etcd's log that came while it did not took %.1f ms each, of %.1f ms on average", w.Label, rate, n, 1000*quiet, 1000*sync)
@@ -80,15 +107,27 @@ func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
 			{Kind: "wait", Ref: `etcd_disk_wal_fsync_duration_seconds{component="etcd"}`, Value: sync, Unit: "s", Text: fmt.Sprintf("%.1f ms a sync on average (n=%.0f)", 1000*sync, n)},
 			{Kind: "rate", Ref: "processes: write_bytes", Value: w.Value / v.Span(), Unit: "bytes/s", Text: fmt.Sprintf("%s wrote %s, etcd %s", w.Label, diagnose.Bytes(w.Value), diagnose.Bytes(own))},
 		},
-		Advice:    diagnose.Advice{Text: "Give etcd a disk of its own, at least for --wal-dir, or move the other writer (audit and container logs, backups) away; ionice and cgroup weights help where the disk's scheduler knows them. Check first that both write to the same device."},
+		Advice:    diagnose.Advice{Text: "Give etcd a disk of its own, at least for --wal-dir, or move the other writer (audit and container logs, backups) away; ionice and cgroup weights help where the disk's scheduler knows them."},
 		RefutedBy: "syncs that stay as slow while the other process is stopped",
+	}
+	if seen {
+		f.Sources++
+		f.Evidence = append(f.Evidence, diagnose.Evidence{Kind: "wait", Ref: "blockio: etcd, write and flush", Value: disk.SyncSeconds(), Unit: "s", Text: fmt.Sprintf("a write of etcd waits %.1f ms in the disk's queue and %.1f ms in the device (n=%d), a flush %.1f ms", 1000*disk.QueueSeconds, 1000*disk.DeviceSeconds, disk.Writes, 1000*disk.FlushSeconds)})
+	}
+	if sure {
+		f.Evidence = append(f.Evidence, diagnose.Evidence{Kind: "rate", Ref: "blockio: " + w.Label, Value: there, Unit: "1", Text: fmt.Sprintf("of what %s wrote went to the disk that etcd writes to", w.Label)})
+	} else {
+		f.Advice.Text += " Check first that both write to the same device."
+	}
+	if up != "" {
+		f.Summary = fmt.Sprintf("etcd's syncs take %.1f ms, of which its requests wait %.1f ms at the disk while %s writes %s, %s times what etcd does. The rest may be waiting for a CPU, for %s.", 1000*sync, 1000*held, w.Label, rate, diagnose.Digits(w.Value/max(own, 1), 3), up)
 	}
 	r, known := v.Resource(diagnose.Etcd, "disk")
 	if known {
 		f.Evidence = append(f.Evidence, diagnose.Evidence{Kind: "busy", Ref: `etcd_disk_wal_fsync_duration_seconds_sum{component="etcd"}`, Value: r.Utilisation, Unit: "1", Text: fmt.Sprintf("etcd's log was being synced %.0f %% of the time", 100*r.Utilisation)})
 	}
 	_, suffers := v.Suffers()
-	if waits := sync >= slow && (!known || r.Utilisation >= queued); !suffers || !waits {
+	if waits := held >= slow && (!known || r.Utilisation >= queued); !suffers || !waits {
 		switch {
 		case w.Value >= flooding*v.Span():
 			f.Class = diagnose.Risk
@@ -107,7 +146,41 @@ func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
 	if v.API.Slow() {
 		f.RequestSeconds = v.API.LostSeconds
 	}
+	if up != "" {
+		charge(v, &f, held)
+	}
 	return diagnose.Found(f)
+}
+
+// charge leaves of a finding's claims what pods waited for the disk on a full machine, as
+// long as held for each write of theirs.
+func charge(v *diagnose.View, f *diagnose.Finding, held float64) {
+	charged := 0.0
+	f.Direct = true
+	for _, s := range v.LostStages() {
+		f.Claims[s.Name] = min(*s.ExcessSeconds, writes[s.Name]*held*float64(v.Counts.Running))
+		charged += f.Claims[s.Name]
+	}
+	_, n, _ := v.Mean(diagnose.APIServer, "etcd_request_duration_seconds", diagnose.Labels{"operation": "~create|update|delete"})
+	f.RequestSeconds = min(f.RequestSeconds, n*held)
+	if charged < little*v.Lost.PodSeconds && (f.RequestSeconds <= 0 || f.RequestSeconds < little*v.API.LostSeconds) {
+		f.Direct, f.Class, f.Stage, f.Claims, f.RequestSeconds = false, diagnose.Risk, "", nil, 0
+	}
+}
+
+// heaviest is who writes most to etcd's disk, as far as is known where its writes go,
+// and which part of them.
+func heaviest(v *diagnose.View, writers []diagnose.Part, disk diagnose.DiskTime) (most diagnose.Part, there float64, sure bool) {
+	for _, w := range writers {
+		share, known := v.WritesThere(w.Label, disk)
+		if known {
+			w.Value *= share
+		}
+		if w.Value > most.Value {
+			most, there, sure = w, share, known
+		}
+	}
+	return most, there, sure
 }
 
 // alone is the mean sync of etcd's log, in seconds, while a writer wrote next to nothing,

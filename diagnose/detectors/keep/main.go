@@ -38,7 +38,7 @@ func keep(from, name string) error {
 	}
 	defer os.RemoveAll(temp)
 	thin := filepath.Join(temp, "r")
-	if err := record.Thin(rec, thin, diagnose.Metrics, diagnose.ThinSeries, diagnose.ThinRequests(rec.Meta())); err != nil {
+	if err := record.Thin(rec, thin, record.Wanted{Metrics: diagnose.Metrics, Series: diagnose.ThinSeries, Request: diagnose.ThinRequests(rec.Meta()), BlockIO: diagnose.ThinBlockIO}); err != nil {
 		return err
 	}
 	return kept.Pack(thin, filepath.Join("testdata", "recordings", name+kept.Ext))
