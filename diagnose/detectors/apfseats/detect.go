@@ -21,6 +21,9 @@ const (
 	least = 0.005
 	// part is the least share of the requests' time in the API server.
 	part = 0.20
+	// crowded and soon are the mean wait and its share from which seats that flags make few
+	// are a risk, though nobody waits long yet.
+	crowded, soon = 0.001, 0.10
 	// little is the share of the lost time below which pods' own requests did not wait.
 	little = 0.05
 	// crowding is the share of all requests from which a client fills the seats.
@@ -54,6 +57,8 @@ component at its quota. The limits in the flags, below their defaults, are a sec
 **Without priority and fairness** (--enable-priority-and-fairness=false) nothing queues: what comes beyond the limits is refused at once, and asks again after a second (apiserver_request_terminations_total with code 429, beyond what priority and fairness rejected). A stage is charged with these seconds, against those that its requests took; with half of them where the API server is also stopped by a CPU quota of its own in half of the periods, for requests that take long fill the places.
 
 **The load's own requests** that are refused count by the pods that never came: unlike client-go, whoever measures an open load does not ask again. More at once than a level has seats and places in its queues is refused on a machine with room and on a full one.
+
+**Risk.** Where flags leave fewer seats than the defaults and requests wait 1 ms and a tenth of their time for one, though nothing was held up by it, that is what comes next.
 
 **Look-alikes.** A full CPU: seats are taken because execution is slow, and more of them would make it slower (machine-cpu, component-cpu). Only one level full, by one client: the same finding names the level; give that client a FlowSchema of its own.
 
@@ -95,15 +100,18 @@ func detect(v *diagnose.View, earlier []diagnose.Finding) diagnose.Outcome {
 		share = waited / (waited + executed)
 	}
 	slow := mean >= least && share >= part
+	set := map[string]string{}
+	reads, writes := seatsByFlags(v, set)
+	total := reads + writes // one pool of seats
 	if !slow && lost < rejected*v.Span() {
 		if f, found := refusedAtOnce(v, lost); found {
 			return diagnose.Found(f)
 		}
+		if len(set) > 0 && mean >= crowded && share >= soon {
+			return diagnose.Found(comesNext(mean, count, share, total, set))
+		}
 		return diagnose.NotThere("requests waited %.2f ms for a seat on average, %.0f were refused", 1000*mean, lost)
 	}
-	set := map[string]string{}
-	reads, writes := seatsByFlags(v, set)
-	total := reads + writes // one pool of seats
 	if up := v.Upstream(); up != "" && len(set) == 0 {
 		if f, found := tooManyAtOnce(v, refused); found {
 			return diagnose.Found(f)
@@ -112,6 +120,9 @@ func detect(v *diagnose.View, earlier []diagnose.Finding) diagnose.Outcome {
 	}
 	text, suffers := v.Suffers()
 	if !suffers && lost < rejected*v.Span() {
+		if len(set) > 0 {
+			return diagnose.Found(comesNext(mean, count, share, total, set))
+		}
 		return diagnose.NotThere("requests waited %.0f ms for a seat, and nothing was held up", 1000*mean)
 	}
 	f := diagnose.Finding{
@@ -184,11 +195,14 @@ func detect(v *diagnose.View, earlier []diagnose.Finding) diagnose.Outcome {
 	}
 	if len(set) > 0 {
 		f.Sources = 2
-		f.Advice = diagnose.Advice{Set: set, Text: fmt.Sprintf("Raise --max-requests-inflight and --max-mutating-requests-inflight from %d together to the defaults, %d and %d. The price: more requests in progress at a time, which takes memory, and CPU that must be there.", total, inflight, mutating)}
+		f.Advice = raise(total, set)
+		if slow {
+			f.Next = comesNext(mean, count, share, total, set).Summary
+		}
 		if !slices.Contains(levelsByDefault, worst) {
 			f.Advice.Text += fmt.Sprintf(" Priority level %s, in which most of it is, is somebody's own: its nominalConcurrencyShares say what part of them it gets.", worst)
 		}
-		f.Evidence = append(f.Evidence, diagnose.Evidence{Kind: "config", Ref: "kube-apiserver --max-requests-inflight, --max-mutating-requests-inflight", Value: float64(total), Unit: "requests", Text: "may be in progress at a time, by the flags"})
+		f.Evidence = append(f.Evidence, inProgress(total))
 	} else {
 		f.Advice.Text = fmt.Sprintf("Find who fills priority level %s (kubedyno requests), give that client a FlowSchema and a level of its own, or raise nominalConcurrencyShares of the level. The price: shares are taken from the other levels.", worst)
 	}
@@ -200,6 +214,31 @@ func detect(v *diagnose.View, earlier []diagnose.Finding) diagnose.Outcome {
 		f.Advice.Text = fmt.Sprintf("Give priority level %s seats (nominalConcurrencyShares) and a queue (limitResponse of type Queue), or send its requests elsewhere (kubectl get flowschemas). The price: shares are taken from the other levels.", worst)
 	}
 	return diagnose.Found(f)
+}
+
+// comesNext is the risk that few seats by flags are where requests queue for them and nothing
+// was held up by that: what makes more requests is what they hold back next.
+func comesNext(mean, count, share float64, total int, set map[string]string) diagnose.Finding {
+	return diagnose.Finding{
+		Class: diagnose.Risk, Component: diagnose.APIServer, Resource: "apf", Sources: 2,
+		Cause:   fmt.Sprintf("%d requests may be in progress at a time, by flags", total),
+		Summary: fmt.Sprintf("The API server works on %d requests at a time, and others queue for it: %.1f ms each on average, %.0f %% of their time there. Nothing was held up by it yet; more requests would be.", total, 1000*mean, 100*share),
+		Evidence: []diagnose.Evidence{
+			{Kind: "wait", Ref: waits + "_sum", Value: mean * count, Unit: "s", Text: fmt.Sprintf("that %.0f requests waited for a seat", count)},
+			inProgress(total),
+		},
+		Advice:    raise(total, set),
+		RefutedBy: "a run with more requests in which they wait no longer",
+	}
+}
+
+// raise is what to do about flags that leave few seats.
+func raise(total int, set map[string]string) diagnose.Advice {
+	return diagnose.Advice{Set: set, Text: fmt.Sprintf("Raise --max-requests-inflight and --max-mutating-requests-inflight from %d together to the defaults, %d and %d. The price: more requests in progress at a time, which takes memory, and CPU that must be there.", total, inflight, mutating)}
+}
+
+func inProgress(total int) diagnose.Evidence {
+	return diagnose.Evidence{Kind: "config", Ref: "kube-apiserver --max-requests-inflight, --max-mutating-requests-inflight", Value: float64(total), Unit: "requests", Text: "may be in progress at a time, by the flags"}
 }
 
 // refusedForGood charges a finding with the pods of those of the load's requests that
