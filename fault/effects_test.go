@@ -85,6 +85,10 @@ func TestEffects(t *testing.T) {
 			at := began.Add(time.Second).UnixMicro()
 			w.Operation(record.Operation{Phase: "load", Verb: "create", Resource: "pods", Name: "p", Pods: 1, DueMicros: at, SentMicros: at + 400_000, DoneMicros: at + 500_000, Code: 201})
 		}, fault.Yes, "sent up to 0.40 s late (n=1)"},
+		{"operations that are late before the load", "slow-generator", func(w *record.Writer) {
+			at := began.Add(-time.Minute).UnixMicro()
+			w.Operation(record.Operation{Phase: "objects", Verb: "create", Resource: "configmaps", Name: "c", DueMicros: at, SentMicros: at + 400_000, DoneMicros: at + 500_000, Code: 201})
+		}, fault.No, "sent up to 0.00 s late (n=0)"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			r := recordtest.Make(t, meta(), c.fill)

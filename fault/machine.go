@@ -37,9 +37,11 @@ var machine = []Fault{
 			if err != nil {
 				return missing("operations")
 			}
+			// What is late before the load holds up nothing that is measured.
+			from, to := r.window.Start.UnixMicro(), r.window.End.UnixMicro()
 			n, latest := 0, 0.0
 			for _, o := range ops {
-				if o.SentMicros != 0 {
+				if o.SentMicros != 0 && o.DueMicros >= from && o.DueMicros <= to {
 					n++
 					latest = max(latest, float64(o.SentMicros-o.DueMicros)/1e6)
 				}
