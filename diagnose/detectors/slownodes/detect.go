@@ -39,7 +39,7 @@ var Detector = diagnose.Detector{
 time. The control plane has nothing to do meanwhile.
 
 **Evidence.** At least 30 % of the lost time is in stage start, or 10 % where the nodes' own clocks or the order in which their pods start say why; the API server answers the nodes' reports quickly (below 0.2 s), so that they are not late for its sake; the machine is not full, and was not while at least half of their waiting passed.
-On a busy machine with simulated nodes: their requests, what watches take and threads that wait for a CPU are at most a fifth of what a pod takes to start, the API server refuses less than a fifth of what nodes ask for, nine of ten pods come, and the nodes' own clocks say that it is they, or pods of one node become running at intervals that vary by a quarter at most; the rest is charged.
+On a busy machine with simulated nodes: their requests, what watches take and threads that wait for a CPU are at most a fifth of what a pod takes to start, the API server refuses less than a fifth of what nodes ask for, nine of ten pods come, and the nodes' own clocks say that it is they, or pods of one node become running at intervals that vary by a quarter at most, or five in a row by less than a fifth while the node falls behind the pods that come; the rest is charged.
 Where pods of one node become running one after the other, evenly spaced, and one that found the node idle took about as long, the node works on one at a time: the finding says so, and how long each takes. Where the nodes' own clocks are recorded (kubelet_image_pull_duration_seconds, kubelet_run_podsandbox_duration_seconds), pulls or sandboxes that took at least half of what pods lost are named; 0.3 s for a sandbox are usual, or three fifths of the start delay that an experiment sets, and count for nothing.
 
 Another step that took at least 10 % of all lost time, by the nodes' clocks, is a finding of its own.
@@ -150,11 +150,15 @@ func detect(v *diagnose.View, earlier []diagnose.Finding) diagnose.Outcome {
 		f.Resource = "workers"
 		f.Cause = fmt.Sprintf("each node starts pods one after the other, %.2f s each", q.each)
 		f.Summary = fmt.Sprintf("The nodes start pods one after the other, %.2f s each, so %d pods on a node take %.0f s, %s.", q.each, q.most, q.each*float64(q.most), while)
-		f.Evidence = append(f.Evidence, diagnose.Evidence{Kind: "pattern", Ref: "pods: running, by node", Value: q.each, Unit: "s", Text: fmt.Sprintf("between pods of one node that become running pass %.2f s in the median (varying by %.0f %%), on %d nodes", q.each, 100*q.cv, q.nodes)})
+		varying := fmt.Sprintf("varying by %.0f %%", 100*q.cv)
+		if q.own && q.cv > steady {
+			varying += fmt.Sprintf(", %d in a row by %.0f %%", row, 100*q.rowCV)
+		}
+		f.Evidence = append(f.Evidence, diagnose.Evidence{Kind: "pattern", Ref: "pods: running, by node", Value: q.each, Unit: "s", Text: fmt.Sprintf("between pods of one node that become running pass %.2f s in the median (%s), on %d nodes", q.each, varying, q.nodes)})
 		f.Advice.Text = "Let nodes start several pods at a time: parallel image pulls (serializeImagePulls: false, maxParallelImagePulls), a faster disk, a CNI plugin without a lock."
 	}
 	slow, others := kubelets(v, &f, lost, n, while)
-	if busy != "" && !slow && (!ok || q.cv > steady) {
+	if busy != "" && !slow && !(ok && q.own) {
 		return diagnose.NotThere("pods start late, but %s, and no clock of the nodes says that it is they", busy)
 	}
 	if lost < share*v.Lost.PodSeconds && !slow && !ok {
