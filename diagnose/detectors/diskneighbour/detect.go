@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/kubedyno/kubedyno/diagnose"
+	"github.com/kubedyno/kubedyno/diagnose/detectors/internal/diskwait"
 	"github.com/kubedyno/kubedyno/record"
 )
 
@@ -28,14 +29,7 @@ const (
 	// long. A neighbour's syncs were half of it, a quick disk's on a full CPU
 	// 0.2; of a sync that is delayed before the block layer it is next to none.
 	atDisk, elsewhere = 1. / 3, 0.15
-	// little is the part of the lost time below which a charge on a full machine is a
-	// risk.
-	little = 0.05
 )
-
-// writes are those to etcd that a pod waits for in each stage, one after the other: its
-// object, after its owner's, the binding, and its node's reports.
-var writes = map[string]float64{diagnose.Accept: 1, diagnose.Controller: 2, diagnose.Bind: 1, diagnose.Scheduling: 1, diagnose.Start: 2}
 
 // Detector finds the cause.
 var Detector = diagnose.Detector{
@@ -147,25 +141,9 @@ func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
 		f.RequestSeconds = v.API.LostSeconds
 	}
 	if up != "" {
-		charge(v, &f, held)
+		diskwait.Charge(v, &f, held)
 	}
 	return diagnose.Found(f)
-}
-
-// charge leaves of a finding's claims what pods waited for the disk on a full machine, as
-// long as held for each write of theirs.
-func charge(v *diagnose.View, f *diagnose.Finding, held float64) {
-	charged := 0.0
-	f.Direct = true
-	for _, s := range v.LostStages() {
-		f.Claims[s.Name] = min(*s.ExcessSeconds, writes[s.Name]*held*float64(v.Counts.Running))
-		charged += f.Claims[s.Name]
-	}
-	_, n, _ := v.Mean(diagnose.APIServer, "etcd_request_duration_seconds", diagnose.Labels{"operation": "~create|update|delete"})
-	f.RequestSeconds = min(f.RequestSeconds, n*held)
-	if charged < little*v.Lost.PodSeconds && (f.RequestSeconds <= 0 || f.RequestSeconds < little*v.API.LostSeconds) {
-		f.Direct, f.Class, f.Stage, f.Claims, f.RequestSeconds = false, diagnose.Risk, "", nil, 0
-	}
 }
 
 // heaviest is who writes most to etcd's disk, as far as is known where its writes go,

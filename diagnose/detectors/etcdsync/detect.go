@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/kubedyno/kubedyno/diagnose"
+	"github.com/kubedyno/kubedyno/diagnose/detectors/internal/diskwait"
 )
 
 const (
@@ -16,6 +17,9 @@ const (
 	// its guide asks for 10 ms at the 99 % quantile; a healthy one takes 0.2-2 ms
 	// here, under full load.
 	slow = 0.005
+	// noticed is that which must be left of a sync, in seconds, where the CPU is full and
+	// what etcd's threads waited for one is taken off.
+	noticed = 0.002
 )
 
 // Detector finds the cause.
@@ -28,7 +32,7 @@ var Detector = diagnose.Detector{
 sync carries all writes that wait, so that under load even a fast disk is never idle.
 
 **Explaining-away.** A full machine or a starved etcd makes the sums of waiting grow too, without a slow disk: where the CPU of the machine or a component's quota is used up, this
-cause is ruled out.
+cause is ruled out, unless all syncs together took longer than all of etcd's threads waited for a CPU, by the kernel's clock (on full machines with good disks they took a fifth to three fifths of that), and 2 ms of a sync are left without it. Then pods are charged what is left, for each write of theirs, and the CPU the rest.
 
 Where pods do not wait, or wait for something else, such as a client limit, and it explains less than 10 %, it is a risk.
 
@@ -43,13 +47,17 @@ func detect(v *diagnose.View, earlier []diagnose.Finding) diagnose.Outcome {
 		return diagnose.NotAssessed("stages: %s", v.StagesWhy)
 	}
 	r, ok := v.Resource(diagnose.Etcd, "disk")
+	up := v.Upstream()
+	waited, delayed := v.RunDelay(diagnose.Etcd, v.Load)
 	switch {
 	case !ok:
 		return diagnose.NotAssessed("etcd_disk_wal_fsync_duration_seconds of etcd")
 	case r.Utilisation < busy:
 		return diagnose.NotThere("etcd's log was being synced %.0f %% of the time", 100*r.Utilisation)
-	case v.Upstream() != "":
-		return diagnose.NotThere("syncs look long, but %s: waiting for a CPU counts as syncing too", v.Upstream())
+	case up != "" && (!delayed || r.BusySeconds <= waited):
+		return diagnose.NotThere("syncs look long, but %s: waiting for a CPU counts as syncing too", up)
+	case up != "" && slices.ContainsFunc(earlier, func(f diagnose.Finding) bool { return f.ID == "disk-neighbour" }):
+		return diagnose.NotThere("etcd's log was being synced %.0f %% of the time, and disk-neighbour says why", 100*r.Utilisation)
 	case slices.ContainsFunc(earlier, func(f diagnose.Finding) bool { return f.ID == "etcd-clients" && f.Resource == "disk" }):
 		return diagnose.NotThere("etcd's log was being synced %.0f %% of the time, with what others than the API server write (etcd-clients)", 100*r.Utilisation)
 	}
@@ -60,6 +68,10 @@ func detect(v *diagnose.View, earlier []diagnose.Finding) diagnose.Outcome {
 	mean := r.BusySeconds / syncs
 	if mean < slow {
 		return diagnose.NotThere("etcd's log was being synced %.0f %% of the time, but a sync takes only %.1f ms", 100*r.Utilisation, 1000*mean)
+	}
+	left := mean - waited/syncs
+	if up != "" && left < noticed {
+		return diagnose.NotThere("a sync of etcd's log takes %.1f ms, but %s, and etcd's threads waited %.1f ms of that for a CPU", 1000*mean, up, 1000*waited/syncs)
 	}
 	f := diagnose.Finding{
 		Class: diagnose.Bottleneck, Component: diagnose.Etcd, Resource: "disk", Claims: map[string]float64{}, Sources: 1,
@@ -72,10 +84,20 @@ func detect(v *diagnose.View, earlier []diagnose.Finding) diagnose.Outcome {
 		Advice:    diagnose.Advice{Text: "Put etcd's data (at least --wal-dir) on a faster disk that nothing else writes to. Never --unsafe-no-fsync in production."},
 		RefutedBy: "a run with etcd's data on tmpfs in which pods do not come faster",
 	}
+	if up != "" {
+		f.Evidence = append(f.Evidence, diagnose.Evidence{Kind: "wait", Ref: "processes: run_delay_s of etcd", Value: waited, Unit: "s", Text: fmt.Sprintf("that all threads of etcd waited for a CPU, while %s: %.1f ms of a sync are left", up, 1000*left)})
+	}
 	if lost := v.LostStages(); v.Symptom() && len(lost) > 0 {
 		f.Stage = lost[0].Name
 		for _, s := range lost {
 			f.Claims[s.Name] = *s.ExcessSeconds
+		}
+		if up != "" {
+			diskwait.Charge(v, &f, left)
+		}
+		if f.Class == diagnose.Risk {
+			f.Next = ""
+			f.Summary = fmt.Sprintf("etcd's disk has no time to spare: etcd spends %.0f %% of the time waiting for it, %.1f ms a sync, of which %.1f ms are no waiting for a CPU. Pods wait more for that: %s.", 100*r.Utilisation, 1000*mean, 1000*left, up)
 		}
 	} else {
 		f.Class, f.Next = diagnose.Risk, ""
