@@ -69,8 +69,11 @@ func busiest(rows []record.BlockIO) (device string) {
 // WritesThere is the part of what a process writes to block devices that goes to the
 // device of d, in the whole recording: a component, or a command line as Writers says
 // it. known is false where block I/O was not recorded, or the kernel's own threads write
-// for it.
+// for it, or d is of no device.
 func (v *View) WritesThere(writer string, d DiskTime) (share float64, known bool) {
+	if d.device == "" {
+		return 0, false
+	}
 	pids := map[int32]bool{}
 	for _, p := range v.others[writer] {
 		pids[p.samples[0].PID] = true

@@ -41,6 +41,9 @@ func TestDiskTime(t *testing.T) {
 	if _, known := v.WritesThere(Scheduler, d); known {
 		t.Error("it is known where one writes who sends no requests")
 	}
+	if _, known := v.WritesThere(APIServer, DiskTime{}); known {
+		t.Error("it is known how much goes to no device")
+	}
 	if _, ok := v.DiskTime(Scheduler, v.Load); ok {
 		t.Error("a component without requests has a time")
 	}

@@ -25,10 +25,10 @@ const (
 	// are slow: it is not where those take half as long, or longer.
 	several, asLong = 20, 0.5
 	// atDisk is the part of a sync that a write and a flush of etcd must be at the disk
-	// for where the CPU is full, elsewhere that below which something else makes it
-	// long. A neighbour's syncs were half of it, a quick disk's on a full CPU
-	// 0.2; of a sync that is delayed before the block layer it is next to none.
-	atDisk, elsewhere = 1. / 3, 0.15
+	// for where the CPU is full, before that below which something before the disk makes
+	// it long. Beside a neighbour it was half, of a quick disk on a full CPU 0.2; of a sync
+	// that is delayed before the block layer it is next to none.
+	atDisk, before = 1. / 3, 0.15
 )
 
 // Detector finds the cause.
@@ -43,7 +43,7 @@ var Detector = diagnose.Detector{
 
 **Where the CPU is full** syncs take long without a disk's doing, since who waits for one also waits for a CPU afterwards. There the block layer's own clock must have etcd's requests wait: a write and a flush of etcd's are at the disk, in its queue and in the device, for at least a third of a sync and 2 ms. Pods are charged that time for each write of theirs, and the CPU the rest.
 
-**Contradicting.** etcd's requests are at the disk for less than 15 % of a sync: what makes it long comes before the disk. The other writes to another disk than etcd, as far as it is seen to submit its writes itself. Twenty syncs and more while the other wrote less than 1 MB/s, at rest before the load or during it, that took half as long as all or longer.
+**Contradicting.** etcd's requests are at the disk for less than 15 % of a sync, and less than 2 ms: what makes it long comes before the disk. (From 2 ms on pods are charged that time, and what comes before the disk the rest.) The other writes to another disk than etcd, as far as it is seen to submit its writes itself. Twenty syncs and more while the other wrote less than 1 MB/s, at rest before the load or during it, that took half as long as all or longer.
 
 **Look-alikes.** etcd-sync: the same syncs without anybody else who writes, so that it is the disk itself. The API server's own audit log counts as a neighbour where it is the writer.
 
@@ -63,14 +63,16 @@ func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
 	}
 	up := v.Upstream()
 	disk, seen := v.DiskTime(diagnose.Etcd, v.Load)
-	held := sync // by the disk
+	held, rest := sync, "" // by the disk, and what the rest of a sync is
 	switch {
-	case up == "" && seen && disk.SyncSeconds() < elsewhere*sync:
-		return diagnose.NotThere("a sync of etcd's log takes %.1f ms, but a write and a flush of it only %.2f ms from the block layer to the disk and back", 1000*sync, 1000*disk.SyncSeconds())
 	case up != "" && (!seen || disk.SyncSeconds() < max(noticed, atDisk*sync)):
 		return diagnose.NotThere("syncs of etcd's log are slow, but %s", up)
 	case up != "":
-		held = min(sync, disk.SyncSeconds())
+		held, rest = min(sync, disk.SyncSeconds()), "The rest may be waiting for a CPU, for "+up
+	case seen && disk.SyncSeconds() < min(noticed, before*sync):
+		return diagnose.NotThere("a sync of etcd's log takes %.1f ms, but a write and a flush of it only %.2f ms from the block layer to the disk and back", 1000*sync, 1000*disk.SyncSeconds())
+	case seen && disk.SyncSeconds() < before*sync:
+		held, rest = disk.SyncSeconds(), "What makes the rest of a sync long comes before the disk"
 	}
 	own, ok := v.Written(diagnose.Etcd, v.Load)
 	if !ok || v.Span() <= 0 {
@@ -113,8 +115,8 @@ func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
 	} else {
 		f.Advice.Text += " Check first that both write to the same device."
 	}
-	if up != "" {
-		f.Summary = fmt.Sprintf("etcd's syncs take %.1f ms, of which its requests wait %.1f ms at the disk while %s writes %s, %s times what etcd does. The rest may be waiting for a CPU, for %s.", 1000*sync, 1000*held, w.Label, rate, diagnose.Digits(w.Value/max(own, 1), 3), up)
+	if rest != "" {
+		f.Summary = fmt.Sprintf("etcd's syncs take %.1f ms, of which its requests wait %.1f ms at the disk while %s writes %s, %s times what etcd does. %s.", 1000*sync, 1000*held, w.Label, rate, diagnose.Digits(w.Value/max(own, 1), 3), rest)
 	}
 	r, known := v.Resource(diagnose.Etcd, "disk")
 	if known {
@@ -140,7 +142,7 @@ func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
 	if v.API.Slow() {
 		f.RequestSeconds = v.API.LostSeconds
 	}
-	if up != "" {
+	if rest != "" {
 		diskwait.Charge(v, &f, held)
 	}
 	return diagnose.Found(f)
