@@ -25,10 +25,10 @@ const (
 	// are slow: it is not where those take half as long, or longer.
 	several, asLong = 20, 0.5
 	// atDisk is the part of a sync that a write and a flush of etcd must be at the disk
-	// for where the CPU is full, before that below which something before the disk makes
-	// it long. Beside a neighbour it was half, of a quick disk on a full CPU 0.2; of a sync
-	// that is delayed before the block layer it is next to none.
-	atDisk, before = 1. / 3, 0.15
+	// for: below that something before the disk makes it long, or waiting for a CPU where
+	// that is full. Beside a neighbour it was half, and a sixth where syncs were delayed
+	// before the block layer as well.
+	atDisk = 0.25
 )
 
 // Detector finds the cause.
@@ -41,9 +41,9 @@ var Detector = diagnose.Detector{
 
 **Risk.** Where syncs are quicker (2 ms) or fewer, or nobody suffered (yet), a neighbour that writes 10 MB/s or more is named as a risk.
 
-**Where the CPU is full** syncs take long without a disk's doing, since who waits for one also waits for a CPU afterwards. There the block layer's own clock must have etcd's requests wait: a write and a flush of etcd's are at the disk, in its queue and in the device, for at least a third of a sync and 2 ms. Pods are charged that time for each write of theirs, and the CPU the rest.
+**Where the CPU is full** syncs take long without a disk's doing, since who waits for one also waits for a CPU afterwards. There the block layer's own clock must have etcd's requests wait: a write and a flush of etcd's are at the disk, in its queue and in the device, for at least a quarter of a sync and 2 ms. Pods are charged that time for each write of theirs, and the CPU the rest.
 
-**Contradicting.** etcd's requests are at the disk for less than 15 % of a sync, and less than 2 ms: what makes it long comes before the disk. (From 2 ms on pods are charged that time, and what comes before the disk the rest.) The other writes to another disk than etcd, as far as it is seen to submit its writes itself. Twenty syncs and more while the other wrote less than 1 MB/s, at rest before the load or during it, that took half as long as all or longer.
+**Contradicting.** etcd's requests are at the disk for less than a quarter of a sync, and less than 2 ms: what makes it long comes before the disk. (From 2 ms on pods are charged that time, and what comes before the disk the rest.) The other writes to another disk than etcd, as far as it is seen to submit its writes itself. Twenty syncs and more while the other wrote less than 1 MB/s, at rest before the load or during it, that took half as long as all or longer.
 
 **Look-alikes.** etcd-sync: the same syncs without anybody else who writes, so that it is the disk itself. The API server's own audit log counts as a neighbour where it is the writer.
 
@@ -69,9 +69,9 @@ func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
 		return diagnose.NotThere("syncs of etcd's log are slow, but %s", up)
 	case up != "":
 		held, rest = min(sync, disk.SyncSeconds()), "The rest may be waiting for a CPU, for "+up
-	case seen && disk.SyncSeconds() < min(noticed, before*sync):
+	case seen && disk.SyncSeconds() < min(noticed, atDisk*sync):
 		return diagnose.NotThere("a sync of etcd's log takes %.1f ms, but a write and a flush of it only %.2f ms from the block layer to the disk and back", 1000*sync, 1000*disk.SyncSeconds())
-	case seen && disk.SyncSeconds() < before*sync:
+	case seen && disk.SyncSeconds() < atDisk*sync:
 		held, rest = disk.SyncSeconds(), "What makes the rest of a sync long comes before the disk"
 	}
 	own, ok := v.Written(diagnose.Etcd, v.Load)
