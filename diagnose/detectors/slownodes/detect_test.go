@@ -35,6 +35,23 @@ func TestOneAfterAnother(t *testing.T) {
 			ran:  func(rng *rand.Rand, i int) float64 { return 0.5*float64(i) + 0.6 + 0.45*rng.Float64() },
 		},
 		{
+			name: "one at a time, once all have their image", one: true, own: true,
+			came: func(_ *rand.Rand, i int) float64 { return 0.1 * float64(i) },
+			ran: func(rng *rand.Rand, i int) float64 {
+				if i < 10 { // their starts were worked on while the image was pulled
+					return 5 + 0.1*rng.Float64()
+				}
+				return 0.5*float64(i+1) + 0.3*rng.Float64()
+			},
+		},
+		{
+			name: "all at once, when they have their image, and others as they come",
+			came: func(_ *rand.Rand, i int) float64 { return 0.3 * float64(i) },
+			ran: func(rng *rand.Rand, i int) float64 {
+				return max(5, 0.3*float64(i)+0.4) + 0.1*rng.Float64()
+			},
+		},
+		{
 			name: "as a busy machine has it",
 			came: func(_ *rand.Rand, i int) float64 { return 0.1 * float64(i) },
 			ran:  func(rng *rand.Rand, i int) float64 { return 0.1*float64(i) + 20*rng.Float64() },

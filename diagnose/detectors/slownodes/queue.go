@@ -30,34 +30,68 @@ const row, rowSteady, behind = 5, 0.18, 1.25
 // one takes. Pods that come evenly spaced, and all take long, go evenly spaced too.
 const longer = 1.5
 
+// together is the part of what the first of a node's pods took to run within which those
+// that run after it waited for the same, an image say: they say nothing of how the node
+// works on one.
+const together = 0.1
+
 // A server is a node that works on one pod at a time.
 type server struct {
 	each  float64 // seconds
 	cv    float64
 	rowCV float64 // of rows of gaps; 0 where there are none
 	own   bool    // the node's, and not a busy machine's
+	fell  bool    // behind the pods that came, while rows of gaps were steady
 	most  int     // pods of a node
 	nodes int
 }
+
+type arrival struct{ bound, running int64 } // µs
 
 // oneAfterAnother says whether pods that were bound to a node at about the same
 // time became running one after the other, evenly spaced. usual is what a healthy
 // node takes for a pod, in seconds.
 func oneAfterAnother(v *diagnose.View, usual float64) (s server, ok bool) {
-	type arrival struct{ bound, running int64 }
 	byNode := map[string][]arrival{}
 	for _, p := range v.Pods {
 		if p.Node != "" && p.RunningMicros != 0 {
 			byNode[p.Node] = append(byNode[p.Node], arrival{p.BoundMicros, p.RunningMicros})
 		}
 	}
-	var gaps, cvs, rows, spans, alone []float64
 	for _, as := range byNode {
+		slices.SortFunc(as, func(a, b arrival) int { return cmp.Compare(a.running, b.running) })
 		s.most = max(s.most, len(as))
+	}
+	all, alone, ok := serve(byNode)
+	all.most = s.most
+	if ok && stat.Median(alone)-usual <= longer*all.each {
+		return all, true
+	}
+	for node, as := range byNode {
+		byNode[node] = as[first(as):]
+	}
+	later, _, ok := serve(byNode)
+	later.most = s.most
+	return later, ok && later.fell
+}
+
+// first is the last of the pods of a node that run together with its first.
+func first(as []arrival) (i int) {
+	until := as[0].running + int64(together*float64(as[0].running-as[0].bound))
+	for i+1 < len(as) && as[i+1].running <= until {
+		i++
+	}
+	return i
+}
+
+// serve says whether nodes work on one pod at a time, by the gaps between those that ran
+// one after the other; alone are the seconds that those took which found their node idle.
+func serve(byNode map[string][]arrival) (s server, alone []float64, ok bool) {
+	var gaps, cvs, rows, spans []float64
+	for _, as := range byNode {
 		if len(as) < perNode {
 			continue
 		}
-		slices.SortFunc(as, func(a, b arrival) int { return int(min(max(a.running-b.running, -1), 1)) })
 		var own, sums []float64
 		inRow := 0
 		for i := range as {
@@ -83,12 +117,13 @@ func oneAfterAnother(v *diagnose.View, usual float64) (s server, ok bool) {
 		}
 	}
 	if s.nodes < 3 && 2*s.nodes < len(byNode) || s.nodes == 0 {
-		return s, false
+		return s, alone, false
 	}
 	s.each, s.cv = stat.Median(gaps), stat.Median(cvs)
 	if 2*len(rows) >= s.nodes {
 		s.rowCV = stat.Median(rows)
 	}
-	s.own = s.cv <= steady || s.rowCV > 0 && s.rowCV <= rowSteady && stat.Median(spans) >= behind
-	return s, s.cv <= even && s.each > 0 && stat.Median(alone)-usual <= longer*s.each
+	s.fell = s.rowCV > 0 && s.rowCV <= rowSteady && stat.Median(spans) >= behind
+	s.own = s.cv <= steady || s.fell
+	return s, alone, s.cv <= even && s.each > 0
 }
