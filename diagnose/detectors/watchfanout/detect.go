@@ -26,7 +26,7 @@ var Detector = diagnose.Detector{
 	Title: "Each change is sent to very many watches",
 	Doc: `A change costs the API server by the watches that it is sent to: it is encoded once for each form and written once for each watch. A daemon on each node that watches all pods, endpoints or nodes multiplies every change by the number of nodes.
 
-**Evidence.** At least 1,000 watch events a second are sent, those of one resource to at least 50 watches each (events sent, apiserver_watch_events_total, for each write of the resource, and no more than were open), and the profile has 10 % of the API server's CPU (garbage collection left out) in watches, where it was recorded. The number of open watches (apiserver_longrunning_requests) is the second source, the audit log names the client.
+**Evidence.** At least 1,000 watch events a second are sent, those of one resource to at least 50 watches each (events sent, apiserver_watch_events_total, for each write of the resource, and no more than were open), and the profile has 10 % of the API server's CPU (garbage collection left out) in watches, where it was recorded. Each resource of which 1,000 events a second are sent to as many watches is a finding of its own, with its part of the events of what watches take. The number of open watches (apiserver_longrunning_requests) is the second source, the audit log names the client.
 
 **Look-alikes.** Lists (list-storm: requests, not events); watches that end and begin again (relist-storm); many watches without changes (they cost memory only).`,
 	Detect: detect,
@@ -44,45 +44,86 @@ func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
 	if len(by) == 0 || total < perSecond*v.Span() {
 		return diagnose.NotThere("%.0f watch events a second were sent", total/v.Span())
 	}
-	top := by[0]
-	changes, _ := v.Increase(diagnose.APIServer, "etcd_requests_total", diagnose.Labels{"resource": top.Label, "operation": "~create|update|delete"})
-	fan := top.Value / max(1, changes)
-	watches, hasOpen := v.Gauge(diagnose.APIServer, open, diagnose.Labels{"resource": top.Label, "verb": "WATCH"}, v.Load)
-	if hasOpen && fan > watches.Max { // the rest is what watches that begin are sent of what is there
-		fan = watches.Max
+	var fans []fan
+	for i, p := range by {
+		if x := fanOf(v, p); x.each >= watchers && (i == 0 || p.Value >= perSecond*v.Span()) {
+			fans = append(fans, x)
+		}
 	}
-	if fan < watchers {
-		return diagnose.NotThere("%.0f watch events a second were sent, each change of %s to %.0f watches", total/v.Span(), top.Label, fan)
+	if len(fans) == 0 {
+		x := fanOf(v, by[0])
+		return diagnose.NotThere("%.0f watch events a second were sent, each change of %s to %.0f watches", total/v.Span(), x.resource, x.each)
 	}
 	work, profiled := v.Work(diagnose.APIServer, functions.PathWatch)
 	if gc, ok := v.Work(diagnose.APIServer, functions.PathGC); profiled && ok && gc.Share < 1 {
 		work.Share /= 1 - gc.Share // of what it does, whatever its collector burns beside
 	}
 	if profiled && work.Share < burnt {
-		return diagnose.NotThere("each change of %s went to %.0f watches, for %.0f %% of the API server's CPU", top.Label, fan, 100*work.Share)
+		return diagnose.NotThere("each change of %s went to %.0f watches, for %.0f %% of the API server's CPU", fans[0].resource, fans[0].each, 100*work.Share)
+	}
+	var found []diagnose.Finding
+	for _, x := range fans {
+		part := x.events / total
+		if len(fans) == 1 && x.resource == by[0].Label {
+			part = 1
+		}
+		found = append(found, x.finding(v, part, total, work.Share, profiled))
+	}
+	return diagnose.Found(found...)
+}
+
+// A fan is what is sent of one resource.
+type fan struct {
+	resource        string
+	events, changes float64
+	each            float64 // watches that a change is sent to
+	watches         diagnose.Level
+	hasOpen         bool
+}
+
+func fanOf(v *diagnose.View, p diagnose.Part) fan {
+	x := fan{resource: p.Label, events: p.Value}
+	x.changes, _ = v.Increase(diagnose.APIServer, "etcd_requests_total", diagnose.Labels{"resource": p.Label, "operation": "~create|update|delete"})
+	x.each = p.Value / max(1, x.changes)
+	x.watches, x.hasOpen = v.Gauge(diagnose.APIServer, open, diagnose.Labels{"resource": p.Label, "verb": "WATCH"}, v.Load)
+	if x.hasOpen && x.each > x.watches.Max { // the rest is what watches that begin are sent of what is there
+		x.each = x.watches.Max
+	}
+	return x
+}
+
+// finding is of one resource, whose part of all events that is; share is what watches
+// take of the API server's CPU.
+func (x fan) finding(v *diagnose.View, part, total, share float64, profiled bool) diagnose.Finding {
+	events, less := total*part, "a field or label selector"
+	switch x.resource {
+	case "pods":
+		less += " (spec.nodeName)"
+	case "endpoints":
+		less += ", EndpointSlices instead of them"
 	}
 	f := diagnose.Finding{
 		Component: diagnose.APIServer, Resource: "watch", Sources: 1,
-		Cause:   fmt.Sprintf("each change of %s is sent to %.0f watches", top.Label, fan),
-		Summary: fmt.Sprintf("Each change of %s is sent to %.0f watches, %.0f events a second", top.Label, fan, total/v.Span()),
+		Cause:   fmt.Sprintf("each change of %s is sent to %.0f watches", x.resource, x.each),
+		Summary: fmt.Sprintf("Each change of %s is sent to %.0f watches, %.0f events a second", x.resource, x.each, events/v.Span()),
 		Evidence: []diagnose.Evidence{
-			{Kind: "rate", Ref: sent + `{resource="` + top.Label + `"}`, Value: top.Value / v.Span(), Unit: "1/s", Text: fmt.Sprintf("events sent for %.1f changes a second in etcd", changes/v.Span())},
+			{Kind: "rate", Ref: sent + `{resource="` + x.resource + `"}`, Value: x.events / v.Span(), Unit: "1/s", Text: fmt.Sprintf("events sent for %.1f changes a second in etcd", x.changes/v.Span())},
 		},
-		Advice:    diagnose.Advice{Text: fmt.Sprintf("Let clients watch only what they need of %s: a field or label selector (spec.nodeName of pods), EndpointSlices instead of Endpoints, metadata only; or one watcher that passes on. The price of the latter: one more thing that must run.", top.Label)},
+		Advice:    diagnose.Advice{Text: fmt.Sprintf("Let clients watch only what they need of %s: %s, metadata only; or one watcher that passes on. The price of the latter: one more thing that must run.", x.resource, less)},
 		RefutedBy: "a run without these watches in which the API server uses as much CPU",
 	}
-	if hasOpen {
+	if x.hasOpen {
 		f.Sources++
-		f.Evidence = append(f.Evidence, diagnose.Evidence{Kind: "rate", Ref: open + `{verb="WATCH",resource="` + top.Label + `"}`, Value: watches.Mean, Unit: "watches", Text: "open on average"})
+		f.Evidence = append(f.Evidence, diagnose.Evidence{Kind: "rate", Ref: open + `{verb="WATCH",resource="` + x.resource + `"}`, Value: x.watches.Mean, Unit: "watches", Text: "open on average"})
 	}
 	var holders []diagnose.Talk
 	for _, w := range v.Watches {
-		if w.Resource != top.Label || w.Harness || float64(w.N) < watchers {
+		if w.Resource != x.resource || w.Harness || float64(w.N) < watchers {
 			continue
 		}
 		f.Component = "client:" + w.Agent
 		f.Summary += fmt.Sprintf(", %d of them of %s", w.N, w.Agent)
-		f.Evidence = append(f.Evidence, diagnose.Evidence{Kind: "rate", Ref: "requests: WATCH " + top.Label, Value: float64(w.N), Unit: "watches", Text: "of " + w.Agent + " were open during the load"})
+		f.Evidence = append(f.Evidence, diagnose.Evidence{Kind: "rate", Ref: "requests: WATCH " + x.resource, Value: float64(w.N), Unit: "watches", Text: "of " + w.Agent + " were open during the load"})
 		holders = v.TalksOf(func(t *diagnose.Talk) bool {
 			return t.Verb == "watch" && t.Resource == w.Resource && t.Agent == w.Agent
 		})
@@ -92,12 +133,15 @@ func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
 		break
 	}
 	f.Summary += "."
-	path := ""
+	path, whole := "", ""
+	if part < 1 {
+		whole = ", of all resources"
+	}
 	if profiled {
 		f.Sources++
 		path = "watch"
-		f.Evidence = append(f.Evidence, diagnose.Evidence{Kind: "busy", Ref: "profiles: kube-apiserver", Value: work.Share, Unit: "1", Text: "of the API server's CPU went to watches, garbage collection left out"})
+		f.Evidence = append(f.Evidence, diagnose.Evidence{Kind: "busy", Ref: "profiles: kube-apiserver", Value: share, Unit: "1", Text: "of the API server's CPU went to watches" + whole + ", garbage collection left out"})
 	}
-	consumer.Judge(v, &f, holders, path)
-	return diagnose.Found(f)
+	consumer.JudgePart(v, &f, holders, path, part)
+	return f
 }

@@ -32,7 +32,19 @@ const (
 // Judge fills in what a finding about clients costs, and whether that makes it
 // waste or a bottleneck. path is the class of work that only they cause, or "".
 func Judge(v *diagnose.View, f *diagnose.Finding, talks []diagnose.Talk, path string) {
+	JudgePart(v, f, talks, path, 1)
+}
+
+// JudgePart is Judge where only a part of that class of work is theirs.
+func JudgePart(v *diagnose.View, f *diagnose.Finding, talks []diagnose.Talk, path string, part float64) {
 	f.Cost = v.CostOf(talks, path)
+	if path != "" {
+		for _, x := range []*float64{f.Cost.ServerCPUSeconds, f.Cost.ServerCPUShare} {
+			if x != nil {
+				*x *= part
+			}
+		}
+	}
 	if f.Cost.RequestsPerSecond > 0 {
 		n := 0
 		for _, t := range talks {
