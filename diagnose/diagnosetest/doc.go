@@ -33,7 +33,8 @@
 //	                                likewise, and 5 ms more with each 1,000 pods
 //	scheduler decides 90ms outside  likewise, of its plugins: in an extender
 //	parked 10s                      pods are set aside that long before they are decided
-//	bind takes 2s                   the binding request, or a PreBind plugin
+//	bind takes 2s                   the binding request
+//	bind takes 2s at PreBind        likewise, a plugin before it
 //	accept takes 1s                 creating a pod, a slow webhook say
 //	capacity 110/s                  the whole system does that many, irregularly
 //	machine cpu 0.95                busy share under load (default: 12 ms a pod)

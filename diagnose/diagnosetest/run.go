@@ -1,6 +1,7 @@
 package diagnosetest
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -82,6 +83,7 @@ type script struct {
 	decides, bind, accept time.Duration
 	decidesMore           time.Duration // for each 1,000 pods
 	decidesOutside        bool          // of its plugins
+	bindPoint             string        // the extension point that bind is of; "" for Bind
 	parked                time.Duration
 	capacity              float64
 	busy, others          float64
@@ -274,6 +276,9 @@ func (s *script) say(w []string) (err error) {
 		s.parked = dur(1)
 	case "bind":
 		s.bind = dur(2)
+		if len(w) > 3 {
+			s.bindPoint = word(4)
+		}
 	case "accept":
 		s.accept = dur(2)
 	case "capacity":
@@ -603,7 +608,7 @@ func (s *script) simulate() *Run {
 		return 0
 	})
 	grow("scheduler_scheduling_algorithm_duration_seconds_count", func(t float64) float64 { return float64(cycles(t)) })
-	count(diagnose.Scheduler, "scheduler_framework_extension_point_duration_seconds_sum", bindSum, "extension_point", "Bind")
+	count(diagnose.Scheduler, "scheduler_framework_extension_point_duration_seconds_sum", bindSum, "extension_point", cmp.Or(s.bindPoint, "Bind"))
 	inside := decideSum
 	if s.decidesOutside {
 		inside /= 50

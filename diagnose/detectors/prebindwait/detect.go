@@ -2,6 +2,9 @@ package prebindwait
 
 import (
 	"fmt"
+	"maps"
+	"slices"
+	"strings"
 
 	"github.com/kubedyno/kubedyno/diagnose"
 )
@@ -14,6 +17,11 @@ const (
 	behind = 0.5
 	// long is the mean wait, in seconds, from which it is one.
 	long = 0.1
+	// beside is the part of the wait for volumes that may pass in requests about them, in
+	// watches and in threads that wait for a CPU, where a CPU is full: the rest is nobody's
+	// who waits for one. hops are the changes that are watched for, one after the other:
+	// node selected, volume made, claim bound, and the scheduler that sees it.
+	beside, hops = 0.2, 4
 )
 
 // Detector finds the cause.
@@ -24,6 +32,8 @@ var Detector = diagnose.Detector{
 claimed. Each pod waits in a goroutine of its own, so that the scheduler goes on with others.
 
 **Evidence.** The extension points PreBind and Permit hold at least half of the bind stage's time, and at least 0.1 s for each pod; Bind itself is short.
+
+**Explaining-away.** What makes the scheduler late, or everything, as a full CPU, says why pods wait here, too. For volumes the wait is known better: where requests about them, watches (taken to be as long as ours) and threads of the controller manager and the storage driver that wait for a CPU are at most a fifth of it, the rest is the driver's and its backend's, and is charged.
 
 **Look-alikes.** scheduler-limit (the time is in Bind, where the client's limiter is); a slow binding request (Bind, too, and the API server's own latency).`,
 	Detect: detect,
@@ -52,8 +62,14 @@ func detect(v *diagnose.View, earlier []diagnose.Finding) diagnose.Outcome {
 	if held < share*(bind+held) || each < long {
 		return diagnose.NotThere("PreBind and Permit held pods for %.3f s each, of %.3f s in stage bind", each, (bind+held)/float64(max(1, v.Counts.Bound)))
 	}
+	elsewhere := 0.0
 	for _, f := range earlier {
-		if f.Claims[diagnose.Bind] >= behind*lost {
+		if f.Claims[diagnose.Bind] < behind*lost {
+			continue
+		}
+		full := f.Class == diagnose.Capacity || f.Consumes
+		seconds, known := outside(v)
+		if elsewhere = seconds; !full || !known || seconds > beside*held {
 			return diagnose.NotThere("PreBind and Permit held pods for %.1f s each; %s says why", each, f.ID)
 		}
 	}
@@ -65,13 +81,16 @@ func detect(v *diagnose.View, earlier []diagnose.Finding) diagnose.Outcome {
 		Class: diagnose.Bottleneck, Component: diagnose.Scheduler, Stage: diagnose.Bind, Resource: "unknown", Sources: 1, Direct: true,
 		Cause:   fmt.Sprintf("plugins at %s hold pods", where),
 		Summary: fmt.Sprintf("Pods are held at %s for %.1f s each after their node was chosen; binding itself takes %.3f s.", where, each, bind/float64(max(1, v.Counts.Bound))),
-		Claims:  map[string]float64{diagnose.Bind: lost * held / (bind + held)},
+		Claims:  map[string]float64{diagnose.Bind: max(0, lost*held/(bind+held)-elsewhere)},
 		Evidence: []diagnose.Evidence{
 			{Kind: "wait", Ref: point + `{extension_point="PreBind"}`, Value: pre, Unit: "pod-seconds", Text: fmt.Sprintf("%.0f pod-seconds at PreBind, %.0f at Permit, %.0f at Bind", pre, permit, bind)},
 		},
 		CodePath:  "extension point " + where,
 		Advice:    diagnose.Advice{Text: "Look at what the plugin waits for."},
 		RefutedBy: "pods without volumes or gates that wait as long",
+	}
+	if elsewhere > 0 {
+		f.Evidence = append(f.Evidence, diagnose.Evidence{Kind: "wait", Ref: "requests: persistentvolumes, persistentvolumeclaims; stages: observe", Value: elsewhere, Unit: "pod-seconds", Text: "of that passed in requests about volumes, in watches and in threads that waited for a CPU"})
 	}
 	if p, ok := dearest(v, where); ok {
 		f.Sources++
@@ -86,6 +105,35 @@ func detect(v *diagnose.View, earlier []diagnose.Finding) diagnose.Outcome {
 		}
 	}
 	return diagnose.Found(f)
+}
+
+// outside is what of the waiting for volumes passed in requests about them, in watches and
+// in threads of who makes and binds them that waited for a CPU, in pod-seconds. known is
+// false where nobody asks about volumes, or it was not recorded how long that took.
+func outside(v *diagnose.View) (seconds float64, known bool) {
+	if !v.Known(diagnose.Observe) {
+		return 0, false
+	}
+	seconds = hops * *v.Stage(diagnose.Observe).WaitSeconds
+	who := map[string]bool{diagnose.ControllerManager: true}
+	for _, t := range v.TalksOf(func(t *diagnose.Talk) bool {
+		return !t.Long && !diagnose.OfNode(t.Agent) && strings.HasPrefix(t.Resource, "persistentvolume")
+	}) {
+		if t.Seconds < 0 {
+			return 0, false
+		}
+		seconds, known = seconds+t.Seconds, true
+		for _, c := range v.Components() {
+			if c != diagnose.APIServer && strings.HasPrefix(t.Agent, c) {
+				who[c] = true
+			}
+		}
+	}
+	for _, c := range slices.Sorted(maps.Keys(who)) {
+		delay, _ := v.RunDelay(c, v.Load)
+		seconds += delay
+	}
+	return seconds, known
 }
 
 // dearest is the plugin that took most time at an extension point.
