@@ -33,7 +33,7 @@ claimed. Each pod waits in a goroutine of its own, so that the scheduler goes on
 
 **Evidence.** The extension points PreBind and Permit hold at least half of the bind stage's time, and at least 0.1 s for each pod; Bind itself is short.
 
-**Explaining-away.** What makes the scheduler late, or everything, as a full CPU, says why pods wait here, too. For volumes the wait is known better: where requests about them, watches (taken to be as long as ours) and threads of the controller manager and the storage driver that wait for a CPU are at most a fifth of it, the rest is the driver's and its backend's, and is charged.
+**Explaining-away.** What makes the scheduler late, or everything, as a full CPU, says why pods wait here, too. Beside a full CPU the wait for volumes is known better: where requests about them, watches (taken to be as long as ours) and threads of the controller manager and the storage driver that wait for a CPU are at most a fifth of it, the rest is the driver's and its backend's, and is charged.
 
 **Look-alikes.** scheduler-limit (the time is in Bind, where the client's limiter is); a slow binding request (Bind, too, and the API server's own latency).`,
 	Detect: detect,
@@ -67,9 +67,8 @@ func detect(v *diagnose.View, earlier []diagnose.Finding) diagnose.Outcome {
 		if f.Claims[diagnose.Bind] < behind*lost {
 			continue
 		}
-		full := f.Class == diagnose.Capacity || f.Consumes
 		seconds, known := outside(v)
-		if elsewhere = seconds; !full || !known || seconds > beside*held {
+		if elsewhere = seconds; f.Class != diagnose.Capacity || !known || seconds > beside*held {
 			return diagnose.NotThere("PreBind and Permit held pods for %.1f s each; %s says why", each, f.ID)
 		}
 	}
