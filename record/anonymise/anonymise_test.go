@@ -326,9 +326,9 @@ func shop(t testing.TB, dir string) {
 	// A path of known words is none, as a program and as what a program was told.
 	w.Process(record.ProcessSample{TimeMicros: us, PID: 13, Command: "/storage/apps/kubedyno run"})
 	w.Process(record.ProcessSample{TimeMicros: us, PID: 14, Command: "timeout 70 /storage/apps/kubedyno run"})
-	// What is a program in one command line is an argument in another.
+	// What is a program in one command line is an argument in another, and somebody's name.
 	w.Process(record.ProcessSample{TimeMicros: us, PID: 15, Command: "make lint"})
-	w.Process(record.ProcessSample{TimeMicros: us, PID: 16, Command: "timeout 560 nice -n 19 make lint"})
+	w.Process(record.ProcessSample{TimeMicros: us, PID: 16, Command: "timeout 560 nice -n 19 make lint --user ruby"})
 	w.Stack(record.Stack{ID: 1, Frames: "main;net/http.(*conn).serve;[libacme.so.2+0x1f2];do_syscall_64_[k]"})
 	w.BlockIO(record.BlockIO{TimeMicros: us, Command: "acme-billing", Device: "nvme0n1"})
 	w.Sync(record.Sync{TimeMicros: us, Command: "acme-billing", Call: "fsync"})
@@ -494,7 +494,7 @@ func TestNothingIsLeft(t *testing.T) {
 	}
 	commands, err := again.Processes()
 	if err != nil || len(commands) != 8 || commands[2].Command != "[kworker/0:1-events]" || !strings.HasPrefix(commands[1].Command, "python3 /path-") || !strings.HasSuffix(commands[1].Command, " -n 5") ||
-		!strings.HasSuffix(commands[3].Command, " --annotation=arg-2=arg-3 --crash-catcher-pid=4821") || commands[5].Command != "timeout 70 /storage/apps/kubedyno run" || !strings.HasPrefix(commands[7].Command, "timeout 560 nice -n 19 make arg-") {
+		!strings.HasSuffix(commands[3].Command, " --annotation=arg-2=arg-3 --crash-catcher-pid=4821") || commands[5].Command != "timeout 70 /storage/apps/kubedyno run" || !strings.HasPrefix(commands[7].Command, "timeout 560 arg-") || strings.Contains(commands[7].Command, "make") || strings.Contains(commands[7].Command, "ruby") || !strings.HasPrefix(commands[6].Command, "make arg-") {
 		t.Errorf("%+v %v", commands, err)
 	}
 	m := again.Meta()

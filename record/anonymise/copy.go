@@ -462,9 +462,7 @@ func (c *copier) arg(a string) string {
 		}
 		return a[:len(a)-len(flag)] + c.name("arg", flag)
 	}
-	// The name of a program that everybody runs stays where it is one, so that it cannot
-	// be somebody's name where another program is told to run it.
-	if c.plain[a] || programs[a] || c.familiar(a) && !strings.Contains(a, "/") {
+	if c.plain[a] || c.familiar(a) && !strings.Contains(a, "/") {
 		return a
 	}
 	changed := c.free(a)

@@ -306,12 +306,18 @@ func (s *scanner) match(file, at, value string) {
 		if w := s.words.at(value, i); w > 0 {
 			what := s.what[value[i:i+w]]
 			// What one program was told may be part of another one's flag, whose name is
-			// its program's and stays.
-			if !strings.HasPrefix(what, "arg ") || !inFlag(value[:i]) {
+			// its program's and stays, or a program that everybody runs.
+			if !strings.HasPrefix(what, "arg ") || !inFlag(value[:i]) && !runs(value, i, i+w) {
 				s.leak(file, at, what)
 			}
 		}
 	}
+}
+
+// runs says whether s[i:j] is the program of a command line, and one of those that stay.
+func runs(s string, i, j int) bool {
+	ends := j == len(s) || s[j] == ' '
+	return ends && programs[s[i:j]] && !strings.ContainsAny(s[:i], " \t\n\x00")
 }
 
 // inFlag says whether what follows is within a flag's name.
