@@ -9,7 +9,8 @@ import (
 )
 
 // A DiskTime is what a component's requests to the block device that it writes most
-// to took, in seconds, as the kernel saw them: waiting for a CPU is no part of it.
+// to took, in seconds, as the kernel saw them. Waiting for a CPU is next to no part of it:
+// on full machines a write and a flush took 0.1 to 0.7 ms with a disk that is quick.
 type DiskTime struct {
 	Writes        int     // that were done
 	QueueSeconds  float64 // mean of a write, until the driver took it

@@ -152,6 +152,9 @@ func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
 // and which part of them.
 func heaviest(v *diagnose.View, writers []diagnose.Part, disk diagnose.DiskTime) (most diagnose.Part, there float64, sure bool) {
 	for _, w := range writers {
+		if w.Value <= most.Value {
+			break // the largest come first, and none of them writes there more than in all
+		}
 		share, known := v.WritesThere(w.Label, disk)
 		if known {
 			w.Value *= share

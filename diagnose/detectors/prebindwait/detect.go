@@ -129,7 +129,10 @@ func outside(v *diagnose.View) (seconds float64, known bool) {
 		}
 	}
 	for _, c := range slices.Sorted(maps.Keys(who)) {
-		delay, _ := v.RunDelay(c, v.Load)
+		delay, measured := v.RunDelay(c, v.Load)
+		if !measured {
+			return 0, false
+		}
 		seconds += delay
 	}
 	return seconds, known

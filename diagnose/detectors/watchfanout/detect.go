@@ -63,11 +63,7 @@ func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
 	}
 	var found []diagnose.Finding
 	for _, x := range fans {
-		part := x.events / total
-		if len(fans) == 1 && x.resource == by[0].Label {
-			part = 1
-		}
-		found = append(found, x.finding(v, part, total, work.Share, profiled))
+		found = append(found, x.finding(v, x.events/total, work.Share, profiled))
 	}
 	return diagnose.Found(found...)
 }
@@ -94,8 +90,8 @@ func fanOf(v *diagnose.View, p diagnose.Part) fan {
 
 // finding is of one resource, whose part of all events that is; share is what watches
 // take of the API server's CPU.
-func (x fan) finding(v *diagnose.View, part, total, share float64, profiled bool) diagnose.Finding {
-	events, less := total*part, "a field or label selector"
+func (x fan) finding(v *diagnose.View, part, share float64, profiled bool) diagnose.Finding {
+	less := "a field or label selector"
 	switch x.resource {
 	case "pods":
 		less += " (spec.nodeName)"
@@ -105,7 +101,7 @@ func (x fan) finding(v *diagnose.View, part, total, share float64, profiled bool
 	f := diagnose.Finding{
 		Component: diagnose.APIServer, Resource: "watch", Sources: 1,
 		Cause:   fmt.Sprintf("each change of %s is sent to %.0f watches", x.resource, x.each),
-		Summary: fmt.Sprintf("Each change of %s is sent to %.0f watches, %.0f events a second", x.resource, x.each, events/v.Span()),
+		Summary: fmt.Sprintf("Each change of %s is sent to %.0f watches, %.0f events a second", x.resource, x.each, x.events/v.Span()),
 		Evidence: []diagnose.Evidence{
 			{Kind: "rate", Ref: sent + `{resource="` + x.resource + `"}`, Value: x.events / v.Span(), Unit: "1/s", Text: fmt.Sprintf("events sent for %.1f changes a second in etcd", x.changes/v.Span())},
 		},
@@ -133,14 +129,11 @@ func (x fan) finding(v *diagnose.View, part, total, share float64, profiled bool
 		break
 	}
 	f.Summary += "."
-	path, whole := "", ""
-	if part < 1 {
-		whole = ", of all resources"
-	}
+	path := ""
 	if profiled {
 		f.Sources++
 		path = "watch"
-		f.Evidence = append(f.Evidence, diagnose.Evidence{Kind: "busy", Ref: "profiles: kube-apiserver", Value: share, Unit: "1", Text: "of the API server's CPU went to watches" + whole + ", garbage collection left out"})
+		f.Evidence = append(f.Evidence, diagnose.Evidence{Kind: "busy", Ref: "profiles: kube-apiserver", Value: share, Unit: "1", Text: fmt.Sprintf("of the API server's CPU went to watches, garbage collection left out; %.0f %% of all events are of %s", 100*part, x.resource)})
 	}
 	consumer.JudgePart(v, &f, holders, path, part)
 	return f
