@@ -111,7 +111,7 @@ func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
 		f.Evidence = append(f.Evidence, diagnose.Evidence{Kind: "wait", Ref: "blockio: etcd, write and flush", Value: disk.SyncSeconds(), Unit: "s", Text: fmt.Sprintf("a write of etcd waits %.1f ms in the disk's queue and %.1f ms in the device (n=%d), a flush %.1f ms", 1000*disk.QueueSeconds, 1000*disk.DeviceSeconds, disk.Writes, 1000*disk.FlushSeconds)})
 	}
 	if sure {
-		f.Evidence = append(f.Evidence, diagnose.Evidence{Kind: "rate", Ref: "blockio: " + w.Label, Value: there, Unit: "1", Text: fmt.Sprintf("of what %s wrote went to the disk that etcd writes to", w.Label)})
+		f.Evidence = append(f.Evidence, diagnose.Evidence{Kind: "rate", Ref: "blockio: " + w.Label, Value: there, Unit: "1", Text: fmt.Sprintf("%.0f %% of what %s wrote went to the disk that etcd writes to", 100*there, w.Label)})
 	} else {
 		f.Advice.Text += " Check first that both write to the same device."
 	}

@@ -101,7 +101,7 @@ func (x fan) finding(v *diagnose.View, part, share float64, profiled bool) diagn
 	f := diagnose.Finding{
 		Component: diagnose.APIServer, Resource: "watch", Sources: 1,
 		Cause:   fmt.Sprintf("each change of %s is sent to %.0f watches", x.resource, x.each),
-		Summary: fmt.Sprintf("Each change of %s is sent to %.0f watches, %.0f events a second", x.resource, x.each, x.events/v.Span()),
+		Summary: fmt.Sprintf("Each change of %s is sent to %.0f watches", x.resource, x.each),
 		Evidence: []diagnose.Evidence{
 			{Kind: "rate", Ref: sent + `{resource="` + x.resource + `"}`, Value: x.events / v.Span(), Unit: "1/s", Text: fmt.Sprintf("events sent for %.1f changes a second in etcd", x.changes/v.Span())},
 		},
@@ -128,7 +128,7 @@ func (x fan) finding(v *diagnose.View, part, share float64, profiled bool) diagn
 		}
 		break
 	}
-	f.Summary += "."
+	f.Summary += fmt.Sprintf(": %.0f events a second.", x.events/v.Span())
 	path := ""
 	if profiled {
 		f.Sources++
