@@ -21,8 +21,9 @@ func Charge(v *diagnose.View, f *diagnose.Finding, each float64) {
 		f.Claims[s.Name] = min(*s.ExcessSeconds, writes[s.Name]*each*float64(v.Counts.Running))
 		charged += f.Claims[s.Name]
 	}
-	_, n, _ := v.Mean(diagnose.APIServer, "etcd_request_duration_seconds", diagnose.Labels{"operation": "~create|update|delete"})
-	f.RequestSeconds = min(f.RequestSeconds, n*each)
+	if _, n, ok := v.Mean(diagnose.APIServer, "etcd_request_duration_seconds", diagnose.Labels{"operation": "~create|update|delete"}); ok {
+		f.RequestSeconds = min(f.RequestSeconds, n*each)
+	}
 	if charged < little*v.Lost.PodSeconds && (f.RequestSeconds <= 0 || f.RequestSeconds < little*v.API.LostSeconds) {
 		f.Direct, f.Class, f.Stage, f.Claims, f.RequestSeconds = false, diagnose.Risk, "", nil, 0
 	}
