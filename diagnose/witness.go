@@ -93,6 +93,7 @@ func withoutDigits(s string) string {
 type Spent struct {
 	CPUSeconds float64 // in the load
 	Share      float64 // of the component's CPU, idle spinning left out
+	OfWork     float64 // of what the component did beside collecting garbage
 	PerPod     float64 // CPU-seconds; 0 where no pod arrived
 	AtLeast    float64 // Share less two standard errors of the profile's samples
 }
@@ -143,6 +144,10 @@ func (v *View) spent(component string, on func(*functions.Spending) float64) (Sp
 		return Spent{}, false
 	}
 	s := Spent{CPUSeconds: on(p), Share: on(p) / p.Seconds}
+	s.OfWork = s.Share
+	if work := p.Seconds - p.By[functions.PathGC]; work > 0 {
+		s.OfWork = min(1, on(p)/work)
+	}
 	if p.Samples > 0 {
 		s.AtLeast = max(0, s.Share-2*math.Sqrt(s.Share*(1-s.Share)/p.Samples))
 	}

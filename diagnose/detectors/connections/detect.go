@@ -35,7 +35,7 @@ var Detector = diagnose.Detector{
 	Doc: `A TLS handshake costs the API server more CPU than most requests. client-go keeps one connection for all requests of a process; scripts that run a tool for each call, clients that build a new configuration for each, or that switch keep-alive off, pay for a
 handshake each time.
 
-**Evidence.** The machine accepts at least 10 connections a second throughout a load of 10 s and more, three times what it did at rest or as often then, and handshakes take 5 % of the API server's CPU in its profile; without a profile, the machine's connections come as often as one client's requests (from
+**Evidence.** The machine accepts at least 10 connections a second throughout a load of 10 s and more, three times what it did at rest or as often then, and handshakes take 5 % of the API server's CPU in its profile, garbage collection left out; without a profile, the machine's connections come as often as one client's requests (from
 half to twice), which also names it. Where --http2-max-streams-per-connection lets a connection carry few requests, clients open more of them, and the flag is named.
 
 **Look-alikes.** Simulated nodes that start (a connection each, before the load); a full machine (no handshakes in the profile); watches that end and begin again (one connection carries them all).`,
@@ -49,7 +49,7 @@ func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
 		if !profiled {
 			return diagnose.NotAssessed("the machine's TCP counters, or the API server's profile")
 		}
-		if work.Share < burnt {
+		if work.OfWork < burnt {
 			return diagnose.NotThere("handshakes took %.1f %% of the API server's CPU", 100*work.Share)
 		}
 	}
@@ -68,7 +68,7 @@ func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
 	if x, has := v.Connections(v.Rest); has && v.Rest.Seconds() > 0 {
 		rest = x / v.Rest.Seconds()
 	}
-	burning := profiled && work.Share >= burnt
+	burning := profiled && work.OfWork >= burnt
 	if ok && (rate < perSecond || rate < excess*rest && !burning) {
 		return diagnose.NotThere("the machine accepted %.1f connections a second, %.1f at rest", rate, rest)
 	}
@@ -78,7 +78,7 @@ func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
 	}
 	who := caller(v, more)
 	switch {
-	case profiled && work.Share < burnt:
+	case profiled && work.OfWork < burnt:
 		return diagnose.NotThere("the machine accepted %.0f connections a second, and handshakes took %.1f %% of the API server's CPU", rate, 100*work.Share)
 	case !profiled && who == nil:
 		return diagnose.NotAssessed("whose the %.0f connections a second are: the API server's profile, or a client with as many requests", rate)

@@ -120,6 +120,12 @@ func finding(v *diagnose.View, component string, used, gc, perSecond float64, re
 		},
 		RefutedBy: "a run with GOGC=100 and no GOMEMLIMIT in which the share stays",
 	}
+	over := max(0, gc-usual*used)
+	part := over / used
+	f.Cost = &diagnose.Cost{ServerCPUSeconds: &over, ServerCPUShare: &part, Measured: true}
+	if component != diagnose.APIServer {
+		f.Cost.ServerCPUOf = component
+	}
 	l, ok := v.Gauge(component, "go_gc_heap_live_bytes", nil, v.Load)
 	if ok && unforced(v, component, l.Mean) {
 		allocates(v, &f, used, share)
@@ -142,7 +148,7 @@ func finding(v *diagnose.View, component string, used, gc, perSecond float64, re
 		if i == 0 {
 			f.Stage = s.Name
 		}
-		f.Claims[s.Name] = *s.ExcessSeconds * min(1, (gc-usual*used)/all)
+		f.Claims[s.Name] = *s.ExcessSeconds * min(1, over/all)
 	}
 	return f
 }

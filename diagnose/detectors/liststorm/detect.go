@@ -82,7 +82,7 @@ func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
 			}
 		}
 		work, profiled := v.Work(diagnose.APIServer, "LIST")
-		if c := v.CostOf(talks, ""); !(read >= objects || profiled && work.Share*share(v, talks) >= burnt || read < 0 && !profiled && c.BusyShare != nil && *c.BusyShare >= busy) {
+		if c := v.CostOf(talks, ""); !(read >= objects || profiled && work.OfWork*share(v, talks) >= burnt || read < 0 && !profiled && c.BusyShare != nil && *c.BusyShare >= busy) {
 			continue
 		}
 		rate := diagnose.Digits(direct, 3)

@@ -17,6 +17,10 @@ const compression = "compression"
 // from which a flag is that makes it.
 const matters, mattersSet = 0.05, 0.02
 
+// least is the part of the API server's CPU that must be left beside what else was found
+// for shares of it to say anything.
+const least = 0.1
+
 // A kind of work that is small beside requests.
 type kind struct {
 	path     string // or class, which is what is done, where the path says what for
@@ -96,7 +100,7 @@ documents of the API, the audit log, JSON, compression, tracing. Where one of th
 **Evidence.** CPU profiles of the load: of all stacks, the share that came through the work's functions, at least about three times the largest share of healthy runs (8-12 %; 5 % for registering metrics, which belongs to the start alone), and at
 least 5 % of a CPU. Of registering, the function that does it is named.
 
-Where a client makes the API server send it events without end (watch-fan-out), authorization and policies, which no event needs, are a share of the rest.
+Where a client makes the API server send it events without end (watch-fan-out), authorization and policies, which no event needs, are a share of the rest. Where it collects garbage all the time (garbage-collection), each kind is a share of what it does beside that.
 
 Where a flag makes the work, a smaller share is enough, and 2 % of a CPU: 8 % for JSON with --storage-media-type=application/json, 4 % for reading watches' changes from etcd with --watch-cache=false, 3 % for counting objects with --etcd-count-metric-poll-period.
 
@@ -121,12 +125,12 @@ func detect(v *diagnose.View, earlier []diagnose.Finding) diagnose.Outcome {
 		known[f.ID] = true
 	}
 	var found []diagnose.Finding
-	sent := events(earlier)
+	more := takenBy(v, earlier)
 	for _, k := range kinds {
 		if slices.ContainsFunc(k.knownBy, func(id string) bool { return known[id] }) {
 			continue
 		}
-		if f, ok := k.find(v, found, sent); ok {
+		if f, ok := k.find(v, found, more); ok {
 			consumer.Weigh(v, &f)
 			found = append(found, f)
 		}
@@ -137,31 +141,60 @@ func detect(v *diagnose.View, earlier []diagnose.Finding) diagnose.Outcome {
 	return diagnose.Found(found...)
 }
 
-// events is the share of the API server's CPU that was found to go to watches with
-// too many readers.
-func events(earlier []diagnose.Finding) (share float64) {
-	for _, f := range earlier {
-		if f.ID == "watch-fan-out" && f.Cost != nil && f.Cost.Measured && f.Cost.ServerCPUOf == "" && f.Cost.ServerCPUShare != nil {
-			share = max(share, *f.Cost.ServerCPUShare)
-		}
-	}
-	return min(share, 1)
+// taken is the share of the API server's CPU that was found to go to what no kind of
+// work is part of.
+type taken struct {
+	events  float64 // to watches with too many readers
+	garbage float64 // to the collection of garbage, where that is more than usual
 }
 
-// find is the finding of a kind of work that is not small, beside those found before,
-// and the share that was found to go to events.
-func (k *kind) find(v *diagnose.View, before []diagnose.Finding, sent float64) (f diagnose.Finding, ok bool) {
+// takenBy is what earlier findings know of it.
+func takenBy(v *diagnose.View, earlier []diagnose.Finding) (t taken) {
+	for _, f := range earlier {
+		switch {
+		case f.ID == "watch-fan-out" && f.Cost != nil && f.Cost.Measured && f.Cost.ServerCPUOf == "" && f.Cost.ServerCPUShare != nil:
+			t.events = max(t.events, *f.Cost.ServerCPUShare)
+		case f.ID == "garbage-collection" && f.Component == diagnose.APIServer:
+			if w, ok := v.Work(diagnose.APIServer, functions.PathGC); ok {
+				t.garbage = w.Share
+			}
+		}
+	}
+	return t
+}
+
+// rest is the share that is left for a kind of work, and beside what. It is 1 where
+// nothing was found, and where next to nothing is left.
+func (t taken) rest(asked bool) (share float64, beside string) {
+	share = 1 - t.garbage
+	var parts []string
+	if asked && t.events > 0 {
+		share -= t.events
+		parts = append(parts, "its watches")
+	}
+	if t.garbage > 0 {
+		parts = append(parts, "collecting garbage")
+	}
+	if share < least || len(parts) == 0 {
+		return 1, ""
+	}
+	return share, strings.Join(parts, " and ")
+}
+
+// find is the finding of a kind of work that is not small, after those found before,
+// and beside what was found to take much of the CPU.
+func (k *kind) find(v *diagnose.View, before []diagnose.Finding, more taken) (f diagnose.Finding, ok bool) {
 	work := v.Work
 	if k.class {
 		work = v.Class
 	}
 	value, made := k.flag.makes(v)
-	least := matters
+	enough := matters
 	if made {
-		least = mattersSet
+		enough = mattersSet
 	}
 	w, ok := work(diagnose.APIServer, k.path)
-	if !ok || w.CPUSeconds < least*v.Span() {
+	if !ok || w.CPUSeconds < enough*v.Span() {
 		return f, false
 	}
 	f = diagnose.Finding{
@@ -181,9 +214,12 @@ func (k *kind) find(v *diagnose.View, before []diagnose.Finding, sent float64) (
 		return f, true
 	}
 	share, beside := w.Share, ""
-	if k.asked && sent > 0 && sent < 1 {
-		share = min(1, w.Share/(1-sent))
-		beside = fmt.Sprintf(", %.0f %% of what it did beside its watches", 100*share)
+	if rest, what := more.rest(k.asked); what != "" {
+		if w.AtLeast/rest < float64(k.healthy)/100 {
+			return f, false // as the few samples that are left may show of a healthy one
+		}
+		share = min(1, w.Share/rest)
+		beside = fmt.Sprintf(", %.0f %% of what it did beside %s", 100*share, what)
 	}
 	if k.share == 0 || share < k.share {
 		return f, false

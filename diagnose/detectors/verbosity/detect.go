@@ -25,7 +25,7 @@ var Detector = diagnose.Detector{
 	Title: "A component logs more than anybody reads",
 	Doc: `-v=2 is the verbosity of production. From -v=4 on a component writes a line and more for each request, from -v=8 whole bodies: formatting is CPU, and the lines are written while the request waits.
 
-**Evidence.** The component's flags (-v of 4 and above, etcd's --log-level=debug), and that it acts: at least 50 kB/s written to storage, or 3 % of its CPU for logging by its profile. Without either it is not assessed.
+**Evidence.** The component's flags (-v of 4 and above, etcd's --log-level=debug), and that it acts: at least 50 kB/s written to storage, or 3 % of its CPU, garbage collection left out, for logging by its profile. Without either it is not assessed.
 A kube-controller-manager or kube-scheduler that writes 50 kB/s without such a flag is named for that: the lines are one error's, --vmodule's, or those that GODEBUG=http2debug asks for.
 
 **Look-alikes.** A full machine (no log growth); an audit log (the API server writes it at -v=2 as well: audit-sink).`,
@@ -59,7 +59,7 @@ func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
 			unseen = c
 			continue
 		}
-		if !(profiled && work.Share >= burnt || wrote && rate >= loud) {
+		if !(profiled && work.OfWork >= burnt || wrote && rate >= loud) {
 			continue
 		}
 		f := diagnose.Finding{

@@ -55,15 +55,12 @@ func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
 		return diagnose.NotThere("%.0f watch events a second were sent, each change of %s to %.0f watches", total/v.Span(), x.resource, x.each)
 	}
 	work, profiled := v.Work(diagnose.APIServer, functions.PathWatch)
-	if gc, ok := v.Work(diagnose.APIServer, functions.PathGC); profiled && ok && gc.Share < 1 {
-		work.Share /= 1 - gc.Share // of what it does, whatever its collector burns beside
-	}
-	if profiled && work.Share < burnt {
-		return diagnose.NotThere("each change of %s went to %.0f watches, for %.0f %% of the API server's CPU", fans[0].resource, fans[0].each, 100*work.Share)
+	if profiled && work.OfWork < burnt {
+		return diagnose.NotThere("each change of %s went to %.0f watches, for %.0f %% of the API server's CPU", fans[0].resource, fans[0].each, 100*work.OfWork)
 	}
 	var found []diagnose.Finding
 	for _, x := range fans {
-		found = append(found, x.finding(v, x.events/total, work.Share, profiled))
+		found = append(found, x.finding(v, x.events/total, work.OfWork, profiled))
 	}
 	return diagnose.Found(found...)
 }
