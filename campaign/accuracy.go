@@ -125,6 +125,9 @@ func judgedAtFirst(dir string) (*fault.Judgement, error) {
 	if err != nil {
 		return nil, fmt.Errorf("how %s was judged: %w", dir, err)
 	}
+	if t.AtFirst != nil {
+		t.AtFirst.Ranks = t.Ranks
+	}
 	return t.AtFirst, nil
 }
 

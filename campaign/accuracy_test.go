@@ -128,7 +128,7 @@ func TestSpread(t *testing.T) {
 	if err := keepJudgement(filepath.Join(dir, "tue", "slow-removal-middle-1"), &fault.Trial{Faults: []record.Fault{{Name: "slow-removal"}}, Ranks: []int{2}}); err != nil {
 		t.Fatal(err)
 	}
-	if again, err := ReadAccuracy("v2", filepath.Join(dir, "tue")); err != nil || again.Trials[1].AtFirst == nil || again.Trials[1].AtFirst.Right || again.Trials[0].AtFirst != nil {
+	if again, err := ReadAccuracy("v2", filepath.Join(dir, "tue")); err != nil || again.Trials[1].AtFirst == nil || again.Trials[1].AtFirst.Right || !slices.Equal(again.Trials[1].AtFirst.Ranks, []int{2}) || again.Trials[0].AtFirst != nil {
 		t.Errorf("how a run was judged when it was made is lost: %+v, %v", again.Trials, err)
 	}
 	if len(a.Trials) != 2 || a.Trials[0].Origin.Tool != "v2" || a.Trials[1].Origin.Tool != "v2" {

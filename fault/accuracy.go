@@ -54,16 +54,18 @@ type Trial struct {
 	Origin *Origin `json:"origin,omitempty"`
 }
 
-// A Judgement is the first finding of a diagnosis, and whether it was right.
+// A Judgement is the first finding of a diagnosis, whether it was right, and where the
+// faults were named.
 type Judgement struct {
 	First string         `json:"first,omitempty"` // the detector; empty where nothing was found
 	Grade diagnose.Grade `json:"grade,omitempty"`
 	Right bool           `json:"right"`
+	Ranks []int          `json:"ranks,omitempty"` // a Trial's; empty where they were not kept
 }
 
 // Judged is how the trial is judged now.
 func (t Trial) Judged() Judgement {
-	j := Judgement{First: t.First, Grade: t.Grade, Right: t.Right()}
+	j := Judgement{First: t.First, Grade: t.Grade, Right: t.Right(), Ranks: t.Ranks}
 	if len(t.Faults) == 0 {
 		j.Right = !slices.Contains(t.Unexpected, t.First)
 	}
@@ -214,6 +216,9 @@ type Accuracy struct {
 	// Pairs are the trials of two faults that both acted: how often the first
 	// three findings name both.
 	Pairs Share `json:"pairs"`
+	// PairsAtFirst is Pairs as they were judged when each run was made, of those of
+	// which it was kept.
+	PairsAtFirst Share `json:"pairsAtFirst"`
 	// Healthy is how many healthy runs have no unexpected finding.
 	Healthy Share `json:"healthy"`
 	// Misled are the trials, of any kind, whose first finding is confirmed and wrong.
@@ -273,7 +278,10 @@ func Sum(trials []Trial, failed []Failure) Accuracy {
 				a.Sure.add(t.Right())
 			}
 		default:
-			a.Pairs.add(!slices.ContainsFunc(t.Ranks, func(r int) bool { return r == 0 || r > 3 }))
+			a.Pairs.add(inThree(t.Ranks))
+			if t.AtFirst != nil && len(t.AtFirst.Ranks) > 0 {
+				a.PairsAtFirst.add(inThree(t.AtFirst.Ranks))
+			}
 		}
 		j := t.Judged()
 		if t.AtFirst != nil {
@@ -292,6 +300,11 @@ func Sum(trials []Trial, failed []Failure) Accuracy {
 		grades[j.Grade] = diagnose.Hits(s)
 	}
 	return a
+}
+
+// inThree says that one of the first three findings names each fault.
+func inThree(ranks []int) bool {
+	return !slices.ContainsFunc(ranks, func(r int) bool { return r == 0 || r > 3 })
 }
 
 // Text says in one line what a trial was and what came out.

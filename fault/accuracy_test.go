@@ -130,6 +130,13 @@ func TestMerge(t *testing.T) {
 	}
 	before := made("bb", 2, limit)
 	before.AtFirst = &fault.Judgement{First: "machine-cpu", Grade: diagnose.Likely}
+	pair := made("dddd", 2, limit)
+	pair.Faults = append(pair.Faults, pair.Faults...)
+	pair.Ranks, pair.AtFirst = []int{1, 2}, &fault.Judgement{Ranks: []int{1, 4}}
+	pairs := fault.Sum([]fault.Trial{pair}, nil)
+	if pairs.Pairs != (fault.Share{Right: 1, Of: 1}) || pairs.PairsAtFirst != (fault.Share{Of: 1}) {
+		t.Errorf("a pair that was mended is right %+v, and was %+v", pairs.Pairs, pairs.PairsAtFirst)
+	}
 	a := fault.Sum(fault.Merge([]fault.Trial{made("a", 2, full), before}, []fault.Trial{made("a", 2, limit), made("ccc", 2, full)}), nil)
 	if got, want := a.Cause, (fault.Share{Right: 2, Of: 3}); got != want {
 		t.Errorf("right: %+v, want %+v", got, want)

@@ -35,6 +35,7 @@ not seen to act does not count, nor does a run that failed before its end; both 
 | one of the first three findings names the cause | %s |
 | of first findings graded confirmed, right | %s |
 | two faults at once, both among the first three findings | %s |
+| the same by the detectors as they were when each run was made, where that was kept | %s |
 | healthy runs without an unexpected finding | %s |
 | runs whose first finding is confirmed and wrong | %s |
 | low intensity, where a fault may hold nobody up: the first finding names the cause | %s |
@@ -60,7 +61,7 @@ How often the first finding was right, by its grade, as it was when each run was
 | detector | %s |
 |---|%s
 `, len(a.Trials), a.where(),
-		a.Cause, a.AtFirst, a.Component, a.InThree, a.Sure, a.Pairs, a.Healthy, named(a.Misled), a.Low,
+		a.Cause, a.AtFirst, a.Component, a.InThree, a.Sure, a.Pairs, a.PairsAtFirst, a.Healthy, named(a.Misled), a.Low,
 		a.coverage(), joined(grades, " | "), strings.Repeat("---|", len(grades)))
 	for _, name := range slices.Sorted(maps.Keys(a.Detectors)) {
 		fmt.Fprintf(&b, "| [%s](detectors.md#%s) |", name, name)

@@ -172,6 +172,7 @@ func printAccuracy(env *Env, a fault.Accuracy) {
 	line("first finding is confirmed, and right", a.Sure)
 	line("at the low intensity, first names the cause", a.Low)
 	line("two faults, both in the first three", a.Pairs)
+	line("  the same when each run was made", a.PairsAtFirst)
 	line("healthy, nothing unexpected", a.Healthy)
 	list := func(what string, names []string) {
 		if len(names) > 0 {
