@@ -3,8 +3,11 @@ package diagnose
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/kubedyno/kubedyno/analysis/functions"
 )
 
 // Cost is what something costs that need not hold anybody up: of waste and risk
@@ -120,6 +123,37 @@ func (v *View) aroundEach() (seconds float64) {
 	return 0
 }
 
+// handlers are the paths of a profile through which requests with one of the verbs come,
+// and no others.
+var handlers = []struct {
+	path  string
+	verbs []string
+}{
+	{functions.PathList, []string{"list"}},
+	{"GET", []string{"get"}},
+	{"CREATE", []string{"create"}},
+	{"PATCH", []string{"patch"}},
+	{"UPDATE", []string{"update"}},
+	{"DELETE", []string{"delete", "deletecollection"}},
+}
+
+// elsewhere is the share of the API server's work, as its profile of the load saw it,
+// that was for none of talks for sure: it is in handlers that they do not come to.
+func (v *View) elsewhere(talks []Talk) (share float64) {
+	none := func(is func(Talk) bool) bool { return !slices.ContainsFunc(talks, is) }
+	for _, h := range handlers {
+		if none(func(t Talk) bool { return slices.Contains(h.verbs, t.Verb) }) {
+			s, _ := v.Work(APIServer, h.path)
+			share += s.OfWork
+		}
+	}
+	if none(func(t Talk) bool { return t.Resource == "" }) {
+		s, _ := v.Work(APIServer, functions.PathMetrics)
+		share += s.OfWork
+	}
+	return min(1, share)
+}
+
 // CostOf is what talks cost. path is the class of work that the API server's
 // profile is asked for, where one class is only theirs; "" where none is.
 func (v *View) CostOf(talks []Talk, path string) *Cost {
@@ -153,8 +187,9 @@ func (v *View) CostOf(talks []Talk, path string) *Cost {
 		// By its share of the time that requests kept the server busy, and no more than
 		// that: an idle API server has other work than requests.
 		// It does not count what a request costs around its handler, which of a small
-		// one is most.
+		// one is most; and requests that wait for etcd are busy longer than they work.
 		s := min(cpu, max(min(cpu**c.BusyShare, worked), v.aroundEach()*float64(n)))
+		s = min(s, cpu*(1-v.elsewhere(talks)))
 		share := s / max(cpu, s)
 		c.ServerCPUSeconds, c.ServerCPUShare = &s, &share
 	}
