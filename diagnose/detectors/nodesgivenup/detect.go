@@ -22,6 +22,8 @@ const (
 	enough = 3
 	// renewal is how often a kubelet renews its lease.
 	renewal = 10 * time.Second
+	// little is the part of the lost time below which nobody is said to wait for nodes.
+	little = 0.1
 	// grace is the default of --node-monitor-grace-period, and pass of --node-monitor-period.
 	grace, pass = 50 * time.Second, 5 * time.Second
 )
@@ -37,7 +39,7 @@ times that, or renewals come late, healthy nodes come and go.
 
 **Whose fault.** Where the audit log has renewals of nine of ten nodes, and less than two fit into the grace period, it is the controller manager's setting. Where renewals come as they should and the period is long enough, or where they do not come, the nodes are named, and what delays them must be sought; unless leases come and a client that is no node writes the nodes' status: then it is named, as *possible*, for which of both said that they are not ready is not recorded.
 
-**Class.** A bottleneck where pods wait for it, else a risk: after five minutes pods are evicted.
+**Class.** A bottleneck where pods wait for it (a tenth of what they lost), else a risk: after five minutes pods are evicted.
 
 **Look-alikes.** Pods that fit nowhere for another reason (pods-parked, which names the plugin); nodes that start pods late (slow-nodes), whose leases come on time.`,
 	Detect: detect,
@@ -104,9 +106,13 @@ func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
 	if lost := v.Excess(stage(v)); v.StagesOK && v.Symptom() && lost > 0 {
 		pending := sum(v.GaugeBy(diagnose.Scheduler, "scheduler_pending_pods", "queue", nil, v.Load))
 		refused, ok := v.Gauge(diagnose.Scheduler, "scheduler_unschedulable_pods", diagnose.Labels{"plugin": "TaintToleration"}, v.Load)
-		if ok && pending > 0 && refused.Mean > 0 {
-			f.Class, f.Stage = diagnose.Bottleneck, diagnose.Queue
-			f.Claims = map[string]float64{stage(v): lost * min(1, refused.Mean/pending)}
+		held := 0.0
+		if ok && pending > 0 {
+			held = lost * min(1, refused.Mean/pending)
+		}
+		if held >= little*v.Lost.PodSeconds {
+			f.Class, f.Stage, f.Direct = diagnose.Bottleneck, diagnose.Queue, true
+			f.Claims = map[string]float64{stage(v): held}
 			f.Sources++
 			f.Evidence = append(f.Evidence, diagnose.Evidence{Kind: "wait", Ref: `scheduler_unschedulable_pods{component="kube-scheduler",plugin="TaintToleration"}`, Value: refused.Mean, Unit: "pods", Text: fmt.Sprintf("found only tainted nodes, on average, of %.0f that waited at the scheduler", pending)})
 		}
