@@ -156,11 +156,11 @@ func split(v *diagnose.View, methods, operations []diagnose.Part, replicas float
 		if out, ok := v.Increase(diagnose.Etcd, sent, nil); ok {
 			a.out = out
 			if own["list"]+own["listWithCount"] < listed*v.Span() {
-				// Each API server watches all that is written, and reads what it writes. Whose
-				// watches have more is not known: without its cache, an API server has one for
-				// each of its clients.
+				// Each API server watches all that is written, and reads what its clients ask
+				// for. Whose watches have more is not known: without its cache, an API server has
+				// one for each of its clients.
 				changes, _ := v.Increase(diagnose.Etcd, watched, nil)
-				a.sent = max(0, out-in*max(2*replicas, perEvent*changes/max(1, a.log)))
+				a.sent = max(0, out-in*perEvent*max(replicas, changes/max(1, a.log))-fetched(v))
 			}
 		}
 	}
@@ -168,6 +168,22 @@ func split(v *diagnose.View, methods, operations []diagnose.Part, replicas float
 		a.kind = "read"
 	}
 	return a
+}
+
+// fetched is what an API server may have read of etcd for those who get single objects,
+// in bytes, taken to be as large as those that were written of their kind.
+func fetched(v *diagnose.View) (bytes float64) {
+	gets, _ := v.IncreaseBy(diagnose.APIServer, "etcd_requests_total", "resource", diagnose.Labels{"operation": "get"})
+	for _, p := range gets {
+		body, n := 0.0, 0
+		for _, t := range v.TalksOf(func(t *diagnose.Talk) bool { return t.Resource == p.Label }) {
+			body, n = body+t.BodyBytes, n+t.Bodies
+		}
+		if n > 0 {
+			bytes += p.Value * body / float64(n)
+		}
+	}
+	return bytes
 }
 
 // charge makes it a bottleneck where the log is full of what they write.
