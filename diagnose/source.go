@@ -182,7 +182,7 @@ func ThinSeries(metric string, labels map[string]string) bool {
 	case "grpc_server_handled_total":
 		return labels["component"] == "etcd" && (labels["grpc_service"] == "etcdserverpb.KV" || labels["grpc_service"] == "etcdserverpb.Lease") && labels["grpc_code"] == "OK"
 	case "rest_client_request_duration_seconds_bucket":
-		return labels["le"] == "0.005" || labels["le"] == "2" || labels["le"] == "8"
+		return labels["le"] == "0.005" || labels["le"] == "0.1" || labels["le"] == "2" || labels["le"] == "8"
 	case "apiserver_admission_controller_admission_duration_seconds_sum":
 		return (labels["name"] == "ResourceQuota" || strings.HasSuffix(labels["name"], "AdmissionPolicy")) && labels["operation"] == "CREATE"
 	case "apiserver_request_duration_seconds_count", "apiserver_request_duration_seconds_sum":

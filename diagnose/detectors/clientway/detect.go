@@ -37,7 +37,7 @@ Where less than 2 % of all its requests took less than 5 ms, the distance itself
 
 **Few at a time.** --http2-max-streams-per-connection bounds how many requests a connection carries at once. A controller's workers share one: below 20 the flag is named.
 
-**Contradicting.** Where some requests were quick: a full machine, or one of which nobody knows how full it was while pods came, a quota that stops the API server or the client, threads of the client that wait for a CPU: then requests wait at either end, and not between them. Quick requests or not: one of the ends that is stopped by a signal at times, or a client that waits ten times as long for a CPU as it has one (five times on a calm machine); at most 5 % of the writes that took seconds and are most of the time.
+**Contradicting.** Where some requests were quick: a full machine, or one of which nobody knows how full it was while pods came, a quota that stops the API server or the client, threads of the client that wait for a CPU: then requests wait at either end, and not between them. Quick requests or not: one of the ends that is stopped by a signal at times, or a client that waits ten times as long for a CPU as it has one (five times on a calm machine) unless of 500 requests and more hardly one took less than 0.1 s, a period of a CPU quota, when the way is a risk of unknown part; at most 5 % of the writes that took seconds and are most of the time.
 
 **Claims.** Of what stage controller lost, the part that the way is of the client's time; of stage bind the way of each binding. The risk is named where nobody lost anything.
 
@@ -68,14 +68,18 @@ func detect(v *diagnose.View, earlier []diagnose.Finding) diagnose.Outcome {
 			continue
 		}
 		text := w.String()
-		halt := halted(v, c)
+		q := way.QuickOf(v, c)
+		halt, starved := halted(v, c)
+		if starved && q.Never() && w.Long() {
+			found = append(found, behind(finding(v, w, q), w, q, halt))
+			continue
+		}
 		if halt == "" {
 			halt = outliers(v, w)
 		}
 		if halt != "" {
 			text += ", but " + halt
 		}
-		q := way.QuickOf(v, c)
 		not := elsewhere(v, w)
 		switch {
 		case halt != "":
@@ -100,17 +104,28 @@ func detect(v *diagnose.View, earlier []diagnose.Finding) diagnose.Outcome {
 }
 
 // halted says which end of the way was stopped by a signal, at times, or that the client
-// hardly got a CPU: no request is quick then, however short the way.
-func halted(v *diagnose.View, component string) string {
+// hardly got a CPU, which is starved: few requests are quick then, however short the way.
+func halted(v *diagnose.View, component string) (why string, starved bool) {
 	for _, c := range []string{component, diagnose.APIServer} {
 		if share, n, ok := v.Stopped(c, v.Load); ok && share >= stood && n >= looked {
-			return fmt.Sprintf("%s was stopped in %.0f %% of %d moments", c, 100*share, n)
+			return fmt.Sprintf("%s was stopped in %.0f %% of %d moments", c, 100*share, n), false
 		}
 	}
 	if d, cpu, starved := v.Starved(component); starved {
-		return fmt.Sprintf("its threads waited %.0f s for a CPU and ran for %.1f s", d, cpu)
+		return fmt.Sprintf("its threads waited %.0f s for a CPU and ran for %.1f s", d, cpu), true
 	}
-	return ""
+	return "", false
+}
+
+// behind is what is left of a finding where the client also waits for a CPU: that the way
+// is long, but not how much of a write's time it is.
+func behind(f diagnose.Finding, w way.Way, q way.Quick, halt string) diagnose.Finding {
+	f.Class, f.Stage, f.Claims, f.Direct, f.Next = diagnose.Risk, "", nil, false, ""
+	f.Grade = diagnose.Likely
+	f.Cause = fmt.Sprintf("no request of %s is quick", f.Component)
+	f.Summary = fmt.Sprintf("A write takes %s %.0f ms on average, and the API server works on it for %.0f ms. Hardly one of its %.0f requests took less than a tenth of a second, so that the way between them is long; but %s, and how much of the time is the way is not known.",
+		f.Component, 1000*w.Client, 1000*w.Server, q.All, halt)
+	return f
 }
 
 // outliers says that a few writes took seconds, and the others hardly any of the time:
