@@ -103,7 +103,7 @@ func detect(v *diagnose.View, _ []diagnose.Finding) diagnose.Outcome {
 			{Kind: "wait", Ref: `etcd_disk_wal_fsync_duration_seconds{component="etcd"}`, Value: sync, Unit: "s", Text: fmt.Sprintf("%.1f ms a sync on average (n=%.0f)", 1000*sync, n)},
 			{Kind: "rate", Ref: "processes: write_bytes", Value: w.Value / v.Span(), Unit: "bytes/s", Text: fmt.Sprintf("%s wrote %s, etcd %s", w.Label, diagnose.Bytes(w.Value), diagnose.Bytes(own))},
 		},
-		Advice:    diagnose.Advice{Text: "Give etcd a disk of its own, at least for --wal-dir, or move the other writer (audit and container logs, backups) away; ionice and cgroup weights help where the disk's scheduler knows them."},
+		Advice:    diagnose.Advice{Text: "Give etcd a disk of its own, at least for --wal-dir, or move the other writer (audit and container logs, backups) away; ionice and cgroup weights help where the disk's scheduler knows them. Then etcd waits for its own writes only. The price: a disk more, or another place for what the other writes."},
 		RefutedBy: "syncs that stay as slow while the other process is stopped",
 	}
 	if seen {
