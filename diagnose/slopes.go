@@ -205,13 +205,17 @@ func (v *View) serialPoints() (points []string) {
 		return nil
 	}
 	for _, p := range w.Points {
-		switch p.Name {
-		case "PreFilter", "Filter", "PreScore", "Score":
+		if serial(p.Name) {
 			points = append(points, p.Name)
 		}
 	}
 	slices.Sort(points)
 	return points
+}
+
+// serial says whether all others wait while a pod is at an extension point.
+func serial(point string) bool {
+	return slices.Contains([]string{"PreFilter", "Filter", "PreScore", "Score"}, point)
 }
 
 // GrowingWork is the function of a component that works more for each pod in the
@@ -261,11 +265,17 @@ func (v *View) Dearest(component, within string, w record.Window) (p functions.P
 	return p, p.Share >= pluginShare && p.Samples >= growingSamples
 }
 
-// dearestPlugins are the scheduler's plugins that took most time.
-func (v *View) dearestPlugins(n int) []SchedulerPart {
+// dearestPlugins are the scheduler's plugins that took most time in the loop. Behind it
+// pods wait side by side, for a client's limit or for volumes: that grows with the queue.
+func (v *View) dearestPlugins(n int) (parts []SchedulerPart) {
 	w := v.SchedulerWork()
 	if w == nil {
 		return nil
 	}
-	return w.Plugins[:min(n, len(w.Plugins))]
+	for _, p := range w.Plugins {
+		if serial(p.Point) && len(parts) < n {
+			parts = append(parts, p)
+		}
+	}
+	return parts
 }
