@@ -14,6 +14,7 @@ import (
 	"github.com/kubedyno/kubedyno/campaign"
 	"github.com/kubedyno/kubedyno/compare"
 	"github.com/kubedyno/kubedyno/diagnose"
+	"github.com/kubedyno/kubedyno/internal/heap"
 	"github.com/kubedyno/kubedyno/report"
 )
 
@@ -34,7 +35,7 @@ Exit codes: 0 nothing held the run back, or all of a resource was used;
 			if err := checkFormat(format, resultFormats...); err != nil {
 				return err
 			}
-			smallHeap() // the requests of a long run live until the end
+			heap.Bound() // the requests of a long run live until the end
 			rec, d, err := diagnoseFolder(args[0])
 			if err != nil {
 				return err

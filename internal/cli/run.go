@@ -8,7 +8,6 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
-	"runtime/debug"
 	"slices"
 	"strconv"
 	"strings"
@@ -20,6 +19,7 @@ import (
 	"github.com/kubedyno/kubedyno/diagnose/detectors"
 	"github.com/kubedyno/kubedyno/experiment"
 	"github.com/kubedyno/kubedyno/fault"
+	"github.com/kubedyno/kubedyno/internal/heap"
 	"github.com/kubedyno/kubedyno/internal/progress"
 	"github.com/kubedyno/kubedyno/internal/slack"
 	"github.com/kubedyno/kubedyno/load"
@@ -283,7 +283,7 @@ func builtinNames() []string {
 // for more work, which costs more than the work itself. For the same reason Go's
 // runtime looks after them less often: see package slack.
 func keepSmall() (restore func()) {
-	smallHeap()
+	heap.Bound()
 	narrow := slack.Widen(timerSlack)
 	if os.Getenv("GOMAXPROCS") != "" {
 		return narrow
@@ -292,15 +292,6 @@ func keepSmall() (restore func()) {
 	return func() {
 		narrow()
 		runtime.GOMAXPROCS(before)
-	}
-}
-
-// smallHeap has the garbage of half a heap collected instead of that of a whole one:
-// where most of it lives as long as the process, that is most of the memory for a
-// few per cent more CPU.
-func smallHeap() {
-	if os.Getenv("GOGC") == "" {
-		debug.SetGCPercent(50)
 	}
 }
 
