@@ -58,14 +58,17 @@ func (s *session) startCollectors(ctx context.Context) (asking, reading *collect
 	// What a component said before a session that only watches is not of it.
 	fromStart := !s.watching
 	var (
-		mo = metrics.Options{Interval: s.scrapeInterval(), Later: metrics.Interval, Full: level == experiment.LevelFull}
+		mo = metrics.Options{Interval: s.scrapeInterval(), Later: metrics.Interval, Aside: metrics.Interval, Full: level == experiment.LevelFull}
 		po profile.Options
 		lo logs.Options
 		ro = requests.Options{Path: cmp.Or(s.o.AuditLog, s.plane.RequestLog), FromStart: fromStart && s.o.AuditLog == "", ServerLog: s.o.ServerLog}
 		co process.Options
 	)
+	if s.watching {
+		mo.Aside = 0 // any of it may be asked for
+	}
 	if s.o.Experiment.Observe.Interval != 0 {
-		mo.Later = 0 // it was asked for
+		mo.Later, mo.Aside = 0, 0 // it was asked for
 	}
 	if s.plane.Kind == cluster.KindLab {
 		// The log is read to its end after the API server has closed it, so

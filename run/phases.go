@@ -20,6 +20,7 @@ func (s *session) perStep(ctx context.Context, p experiment.Step) error {
 	s.enter(p.Name, record.PhaseKind(p.Kind))
 	s.exact = isJudged(p)
 	if s.metrics != nil && s.exact {
+		s.metrics.Judged(true)
 		// The end of the phase before has just been scraped.
 		if err := s.metrics.Refresh(ctx); err != nil {
 			return err

@@ -411,6 +411,7 @@ func (s *session) close(ctx context.Context, scrape bool) error {
 	p.End = s.o.Now()
 	s.spent = append(s.spent, spent{p.Name, p.End.Sub(p.Start)})
 	if s.metrics != nil && scrape && s.exact {
+		s.metrics.Judged(false)
 		// What does not answer any more is down, and no reason not to end. The
 		// samples belong to the phase, unless one is late because another scrape
 		// was under way.

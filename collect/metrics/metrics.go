@@ -62,11 +62,14 @@ type Missing struct{ Component, Reason string }
 // Options of a Collector.
 type Options struct {
 	Interval time.Duration
-	// Later is the interval of a phase that has lasted ten times as long, where it
-	// is longer than Interval. In between it is a tenth of what the phase has
-	// lasted: a window of it holds ten scrapes at any time. Now and Refresh begin a
-	// phase.
-	Later   time.Duration
+	// Later is the interval of a phase that has lasted five times as long, where it
+	// is longer than Interval. In between it is a fifth of what the phase has
+	// lasted: with the scrapes at its edges a window of it holds ten at any time
+	// from ten intervals on. Now and Refresh begin a phase.
+	Later time.Duration
+	// Aside is the interval while nothing is judged (see Judged), where it is longer
+	// than Interval.
+	Aside   time.Duration
 	Timeout time.Duration
 	Targets []Target  // more can be added while it runs
 	Missing []Missing // are noted as gaps
@@ -87,6 +90,7 @@ type Collector struct {
 	note    func(record.Gap)
 	acct    record.Observer
 	edge    time.Time     // when a phase began, as far as is known here
+	aside   bool          // the phase under way only leads to another
 	begun   chan struct{} // closed when the next one begins
 	fresh   time.Duration // the constant, but in tests
 }
@@ -102,7 +106,7 @@ func New(o Options) *Collector {
 	if o.Timeout <= 0 {
 		o.Timeout = Timeout
 	}
-	c := &Collector{o: o, wake: make(chan struct{}, 1), fresh: fresh, begun: make(chan struct{})}
+	c := &Collector{o: o, wake: make(chan struct{}, 1), fresh: fresh, begun: make(chan struct{}), aside: o.Aside > 0}
 	c.Add(o.Targets...)
 	return c
 }
@@ -224,7 +228,7 @@ func (c *Collector) loop(ctx context.Context, s *scraper, out storage.Appendable
 	if err := s.scrape(ctx, out, c.o.Timeout, c.note); err != nil {
 		return err
 	}
-	next := time.NewTimer(c.o.Interval + offset)
+	next := time.NewTimer(c.interval(s) + offset)
 	defer next.Stop()
 	for {
 		begun := c.phase()
@@ -258,17 +262,30 @@ func (c *Collector) interval(s *scraper) time.Duration {
 		return c.o.Interval
 	}
 	c.mu.Lock()
-	phase := time.Since(c.edge)
+	phase, aside := time.Since(c.edge), c.aside
 	c.mu.Unlock()
-	least := max(c.o.Interval, min(phase/enough, c.o.Later))
-	if s.t.Seldom {
+	least := max(c.o.Interval, min(phase/growth, c.o.Later))
+	switch {
+	case aside:
+		least = max(c.o.Interval, c.o.Aside)
+	case s.t.Seldom:
 		least = max(c.o.Interval, c.o.Later)
 	}
 	return max(least, min(s.rest(), longest))
 }
 
-// enough is how many scrapes a judged window is to hold.
-const enough = 10
+// growth is the part of what a phase has lasted that may go by without a scrape. In n
+// intervals, n > 5, there are 5 + 5 ln(n/5): nine in ten, twelve in twenty.
+const growth = 5
+
+// Judged says whether somebody will ask what happened within the phase that is about
+// to begin with Now or Refresh, or whether it only leads to others: of these there are
+// few scrapes. Where Options have no Aside it says nothing.
+func (c *Collector) Judged(yes bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.aside = !yes && c.o.Aside > 0
+}
 
 // phase is closed when the next phase begins.
 func (c *Collector) phase() <-chan struct{} {

@@ -350,13 +350,21 @@ func TestInterval(t *testing.T) {
 // all is asked for, and the next one as often as at first.
 func TestIntervalOfLongPhase(t *testing.T) {
 	for _, full := range []bool{false, true} {
-		c := New(Options{Interval: time.Second, Later: 5 * time.Second, Full: full, Targets: []Target{Local("kubedyno", "me", http.NotFoundHandler())}})
+		c := New(Options{Interval: time.Second, Later: 5 * time.Second, Aside: 4 * time.Second, Full: full, Targets: []Target{Local("kubedyno", "me", http.NotFoundHandler())}})
 		s, seldom := c.targets[0], newScraper(Target{Component: "load", Seldom: true})
 		c.out = &memory{}
 		c.note = func(record.Gap) {}
+		want := 4 * time.Second
+		if full {
+			want = time.Second
+		}
+		if got := c.interval(s); got != want {
+			t.Errorf("before anything is judged, full %v: %v", full, got)
+		}
+		c.Judged(true)
 		for _, p := range []struct{ lasted, want time.Duration }{
-			{0, time.Second}, {9 * time.Second, time.Second}, {30 * time.Second, 3 * time.Second},
-			{50 * time.Second, 5 * time.Second}, {time.Hour, 5 * time.Second},
+			{0, time.Second}, {5 * time.Second, time.Second}, {15 * time.Second, 3 * time.Second},
+			{25 * time.Second, 5 * time.Second}, {time.Hour, 5 * time.Second},
 		} {
 			c.edge = time.Now().Add(-p.lasted)
 			if full {
@@ -378,6 +386,10 @@ func TestIntervalOfLongPhase(t *testing.T) {
 		}
 		if got := c.interval(s); got != time.Second {
 			t.Errorf("of the next phase: %v", got)
+		}
+		c.Judged(false)
+		if got := c.interval(s); got != want {
+			t.Errorf("of a phase that only leads to another, full %v: %v", full, got)
 		}
 	}
 }

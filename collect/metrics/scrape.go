@@ -78,6 +78,9 @@ type series struct {
 	place   int // its line in the last answer; -1 none
 }
 
+// isNew says that it had no sample yet, or none since it went stale.
+func (x *series) isNew() bool { return x.round == 0 || x.dead }
+
 var reports = [...]string{"up", "scrape_duration_seconds", "scrape_samples_scraped", "scrape_series_added", "scrape_body_size_bytes"}
 
 func newScraper(t Target) *scraper {
@@ -334,13 +337,11 @@ func (s *scraper) entry(app storage.AppenderV2, p textparse.Parser, entry textpa
 		var set labels.Labels
 		p.Labels(&set)
 		x = s.remember(string(line), set)
-		isNew = true
-	} else {
-		isNew = x.dead
 	}
 	if x.leftOut {
 		return nil, false, nil
 	}
+	isNew = x.isNew()
 	t := at
 	if own != nil {
 		t = *own
