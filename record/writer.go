@@ -333,6 +333,24 @@ func (w *Writer) Profile(ref ProfileRef, data []byte) error {
 		_ = z.Close()
 		data = packed.Bytes()
 	}
+	return w.profile(ref, data)
+}
+
+// ParsedProfile stores a pprof profile that was read already.
+func (w *Writer) ParsedProfile(ref ProfileRef, p *profile.Profile) error {
+	var packed bytes.Buffer
+	z, err := gzip.NewWriterLevel(&packed, gzip.BestSpeed) // a tenth larger, for a quarter of the CPU
+	if err == nil {
+		err = errors.Join(p.WriteUncompressed(z), z.Close())
+	}
+	if err != nil {
+		return fmt.Errorf("encode %s profile of %s: %w", ref.Kind, ref.Component, err)
+	}
+	return w.profile(ref, packed.Bytes())
+}
+
+// profile stores what is a profile, packed.
+func (w *Writer) profile(ref ProfileRef, data []byte) error {
 	w.profilesMu.Lock()
 	defer w.profilesMu.Unlock()
 	if w.finished() {

@@ -11,8 +11,6 @@
 package profile
 
 import (
-	"bytes"
-	"compress/gzip"
 	"context"
 	"errors"
 	"fmt"
@@ -122,7 +120,7 @@ func (c *Collector) Name() string { return "profile" }
 
 // sink is what the collector writes to.
 type sink interface {
-	Profile(record.ProfileRef, []byte) error
+	ParsedProfile(record.ProfileRef, *profile.Profile) error
 	Gap(record.Gap)
 }
 
@@ -328,16 +326,8 @@ func (c *Collector) store(w sink, t Target, phase, kind string, start, end time.
 	for _, m := range p.Mapping {
 		m.File = path.Base(m.File) // no machine path travels
 	}
-	var b bytes.Buffer
-	z, err := gzip.NewWriterLevel(&b, gzip.BestSpeed) // a tenth larger, for a quarter of the CPU
-	if err == nil {
-		err = errors.Join(p.WriteUncompressed(z), z.Close())
-	}
-	if err != nil {
-		return fmt.Errorf("encode %s profile of %s: %w", kind, t.Component, err)
-	}
 	ref := record.ProfileRef{Component: t.Component, Instance: t.Instance, Phase: phase, Kind: kind, Start: start, End: end}
-	if err := w.Profile(ref, b.Bytes()); err != nil {
+	if err := w.ParsedProfile(ref, p); err != nil {
 		return fmt.Errorf("store %s profile of %s: %w", kind, t.Component, err)
 	}
 	c.mu.Lock()

@@ -32,11 +32,7 @@ type recorder struct {
 	gaps     []record.Gap
 }
 
-func (r *recorder) Profile(ref record.ProfileRef, b []byte) error {
-	p, err := profile.Parse(bytes.NewReader(b))
-	if err != nil {
-		return err
-	}
+func (r *recorder) ParsedProfile(ref record.ProfileRef, p *profile.Profile) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.profiles == nil {
