@@ -136,13 +136,15 @@ func (s *session) startCollectors(ctx context.Context) (asking, reading *collect
 	self.Seldom = true
 	mo.Targets = append(mo.Targets, self)
 	s.process = process.New(co)
-	s.objects = objects.New(objects.Options{Config: rc, Run: s.watchedRun(), Claims: level != experiment.LevelMinimal || s.o.Experiment.MakesClaims()})
+	inLab := s.plane.Kind == cluster.KindLab
+	s.objects = objects.New(objects.Options{Config: rc, Run: s.watchedRun(), Stamps: inLab, Claims: level != experiment.LevelMinimal || s.o.Experiment.MakesClaims()})
 	watch := objects.LivesOptions{
 		Config: rc, Run: s.id,
 		// Where nothing is loaded there are few, and they tell a lot.
 		WithoutEvents: level != experiment.LevelFull && !s.watching,
 		Warnings:      s.o.Experiment.MakesClaims(),
 		OnlyClaims:    level == experiment.LevelMinimal,
+		Stamps:        inLab,
 	}
 	lives := objects.NewLives(watch)
 	if s.o.Experiment.MakesClaims() {

@@ -99,6 +99,12 @@ func Of(rec *record.Recording) (*Table, error) {
 		return nil, err
 	}
 	period := functions.Period(rec)
+	watched := int64(0)
+	for _, a := range m.Collectors {
+		if a.Name == "objects" || a.Name == "lives" {
+			watched += a.Samples
+		}
+	}
 	named := map[string]bool{}
 	for _, a := range m.Collectors {
 		c := Cost{
@@ -117,7 +123,11 @@ func Of(rec *record.Recording) (*Table, error) {
 		case "objects", "lives":
 			c.InsideSeconds, c.Where = Unknown, ""
 			if sampled && sent > 0 {
-				c.InsideSeconds, c.Where = min(1, float64(a.Samples)/sent)*float64(seen.watches)*period, "kube-apiserver, by its share of the watch events"
+				n := min(1, float64(a.Samples)/sent) * float64(seen.watches)
+				if watched > 0 {
+					n += float64(a.Samples) / float64(watched) * float64(seen.stamped)
+				}
+				c.InsideSeconds, c.Where = n*period, "kube-apiserver, by its share of the watch events"
 			}
 		case "stacks":
 			c.InsideSeconds, c.Where = float64(a.Samples)*sampleSeconds, "whatever was interrupted, 10 µs a sample"
@@ -148,9 +158,12 @@ func rank(name string) int { return slices.Index([]string{Writer, Garbage, Rest,
 
 // seen counts samples by collector.
 type seen struct {
-	own     map[string]int
-	inside  map[string]map[string]int // and component
-	watches int                       // of the API server serving watches, everybody's
+	own    map[string]int
+	inside map[string]map[string]int // and component
+	// Of the API server: what it does for watches, everybody's, and what is known to be
+	// for ours, which have its clock. Where they have, the former is what feeds watches
+	// alone, for what serves another's is not ours.
+	watches, stamped int
 }
 
 // sampleSeconds is what one sampled stack costs whoever is interrupted, as
@@ -161,6 +174,13 @@ const sampleSeconds = 10e-6
 const (
 	module    = "github.com/kubedyno/kubedyno/"
 	collectAt = module + "collect/"
+	stampsAt  = module + "lab/stamps.(*stamper)."
+)
+
+// Who works for watches in an API server.
+const (
+	handlesWatch = "k8s.io/apiserver/pkg/endpoints/handlers.(*WatchServer)."
+	feedsWatch   = "k8s.io/apiserver/pkg/storage/cacher.(*cacheWatcher)."
 )
 
 // audits says whether an API server may have written an audit log: its command
@@ -228,14 +248,22 @@ func (s *scrapes) ours() int {
 func attribute(samples []functions.Sample, audited bool) seen {
 	s := seen{own: map[string]int{}, inside: map[string]map[string]int{}}
 	scraped := map[string]*scrapes{}
+	handled := 0 // by who writes to one watch
 	for _, x := range samples {
 		frames := strings.Split(x.Frames, ";")
 		if x.Component == Whole {
 			s.own[ownPart(frames)] += x.Count
 			continue
 		}
-		if x.Component == "kube-apiserver" && slices.ContainsFunc(frames, servesWatch) {
-			s.watches += x.Count
+		if x.Component == "kube-apiserver" {
+			switch {
+			case slices.ContainsFunc(frames, func(f string) bool { return strings.HasPrefix(f, stampsAt) }):
+				s.stamped += x.Count
+			case slices.ContainsFunc(frames, func(f string) bool { return strings.HasPrefix(f, handlesWatch) }):
+				handled += x.Count
+			case slices.ContainsFunc(frames, func(f string) bool { return strings.HasPrefix(f, feedsWatch) }):
+				s.watches += x.Count
+			}
 		}
 		component := cmp.Or(x.Component, "others")
 		if scraped[component] == nil {
@@ -247,6 +275,9 @@ func attribute(samples []functions.Sample, audited bool) seen {
 		if by := cause(frames, audited); by != "" {
 			s.charge(by, component, x.Count)
 		}
+	}
+	if s.stamped == 0 {
+		s.watches += handled
 	}
 	for component, sc := range scraped {
 		if n := sc.ours(); n > 0 {
@@ -287,11 +318,6 @@ func ownPart(frames []string) string {
 		}
 	}
 	return Rest
-}
-
-func servesWatch(function string) bool {
-	return strings.HasPrefix(function, "k8s.io/apiserver/pkg/endpoints/handlers.(*WatchServer).") ||
-		strings.HasPrefix(function, "k8s.io/apiserver/pkg/storage/cacher.(*cacheWatcher).")
 }
 
 // causes are the functions inside other processes that run for us alone, by

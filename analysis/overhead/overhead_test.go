@@ -102,6 +102,30 @@ func TestEachSampleHasOneOwner(t *testing.T) {
 	}
 }
 
+// Watches that have the server's clock are told from others' by their stacks; what feeds
+// watches is shared by the events.
+func TestWatchesWithTheServersClock(t *testing.T) {
+	const lib, stamps = "k8s.io/apiserver/pkg/", "github.com/kubedyno/kubedyno/lab/stamps."
+	rec := made(t, []record.Observer{
+		{Name: "objects", Samples: 300}, {Name: "lives", Samples: 100}, {Name: "stacks", IntervalSeconds: period},
+	}, func(w *record.Writer) {
+		sample(w, 1, "kube-apiserver", stamps+"Handler.func1;"+lib+"endpoints/handlers.(*WatchServer).HandleHTTP;x", 700) // another's
+		sample(w, 2, "kube-apiserver", stamps+"Handler.func1;"+stamps+"(*stamper).serve;"+lib+"endpoints/handlers.(*WatchServer).HandleHTTP;x", 7)
+		sample(w, 3, "kube-apiserver", "time.goFunc;"+stamps+"(*stamper).due;x", 5)
+		sample(w, 4, "kube-apiserver", lib+"storage/cacher.(*cacheWatcher).process", 20)
+		sample(w, 5, "kube-apiserver", stamps+"Handler.func1;"+lib+"registry/generic.Create", 1000)
+		for i, v := range []float64{0, 2000} {
+			w.AppendSample("apiserver_watch_events_total", map[string]string{"resource": "pods"}, origin.Add(time.Duration(i*10)*time.Second+time.Millisecond), v)
+		}
+	})
+	by, _ := costs(t, rec)
+	for name, want := range map[string]float64{"objects": .12*3/4 + .20*300/2000, "lives": .12/4 + .20*100/2000} {
+		if got := by[name].InsideSeconds; !near(got, want) {
+			t.Errorf("%s: %v CPU-s inside, want %v", name, got, want)
+		}
+	}
+}
+
 // An API server without an audit log passes through the functions of one.
 func TestRequestsInside(t *testing.T) {
 	for name, c := range map[string]struct {

@@ -3,9 +3,11 @@ package objects
 import (
 	"context"
 	"errors"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -154,7 +156,27 @@ func observing(t *testing.T, ctx context.Context, config *rest.Config, during fu
 	if err != nil {
 		t.Fatal(err)
 	}
-	l := NewLives(LivesOptions{Config: config})
+	// Whether the server tells its clock is up to it; that it does is checked here.
+	config = rest.CopyConfig(config)
+	var told, watches atomic.Int64
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper {
+		return roundTripper(func(req *http.Request) (*http.Response, error) {
+			res, err := next.RoundTrip(req)
+			if err == nil && res.StatusCode == http.StatusOK && req.URL.Query().Has("watch") {
+				watches.Add(1)
+				if res.Header.Get(stampsHeader) != "" {
+					told.Add(1)
+				}
+			}
+			return res, err
+		})
+	})
+	t.Cleanup(func() {
+		if told.Load() != watches.Load() {
+			t.Errorf("%d of %d watches had the server's clock", told.Load(), watches.Load())
+		}
+	})
+	l := NewLives(LivesOptions{Config: config, Stamps: true})
 	g := collect.Start(ctx, w, l)
 	if err := l.Ready(g.Context()); err != nil {
 		t.Error(err)
@@ -168,6 +190,10 @@ func observing(t *testing.T, ctx context.Context, config *rest.Config, during fu
 	}
 	return recordtest.Open(t, dir)
 }
+
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (f roundTripper) RoundTrip(req *http.Request) (*http.Response, error) { return f(req) }
 
 // act makes objects of each kind and waits for what controllers make of them.
 func act(t *testing.T, ctx context.Context, api kubernetes.Interface) {

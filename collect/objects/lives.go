@@ -45,6 +45,8 @@ type LivesOptions struct {
 	OnlyClaims bool
 	// MaxEvents bounds the rows of Events; 0 stands for MaxEvents.
 	MaxEvents int
+	// Stamps is as in Options.
+	Stamps bool
 	// Transport stands in for the one that Config makes.
 	Transport http.RoundTripper
 }
@@ -136,7 +138,7 @@ func (l *Lives) collect(ctx context.Context, w sink) error {
 		}
 		settled := sync.OnceFunc(l.settled)
 		s := stream{
-			api: &client{http: h, base: base + path, fields: k.fields}, collector: l.Name(), subject: k.subject(),
+			api: &client{http: h, base: base + path, fields: k.fields, stamps: l.o.Stamps}, collector: l.Name(), subject: k.subject(),
 			ahead: 256, fresh: fresh, to: announced{to, settled}, gap: w.Gap,
 		}
 		following.Go(func() {

@@ -6,7 +6,8 @@
 // plane does: volumes, nodes, leases, workloads and Events.
 //
 // Times are those of receipt, in microseconds, taken before an event is
-// decoded.
+// decoded; in a lab those at which its API server wrote to the watch: see
+// Options.Stamps.
 //
 // Start with New, then Ready, Submitted and Wait; then NewLives.
 package objects
@@ -58,6 +59,10 @@ type Options struct {
 	// Claims also records which claims a pod uses, as rows of the table
 	// objects. Set it where Lives fill that table.
 	Claims bool
+	// Stamps asks the API server when it wrote each event, and lets events wait for
+	// others on the way: a lab's can tell. Times are the server's then. Elsewhere, and
+	// where it does not answer so, they are those of receipt here.
+	Stamps bool
 	// Transport stands in for the one that Config makes.
 	Transport http.RoundTripper
 }
@@ -127,7 +132,7 @@ func (c *Collector) collect(ctx context.Context, w sink) (err error) {
 	if err != nil {
 		return fmt.Errorf("watch pods: %w", err)
 	}
-	api := &client{http: h, base: base + namespaced("/api/v1", c.o.Namespace, "pods")}
+	api := &client{http: h, base: base + namespaced("/api/v1", c.o.Namespace, "pods"), stamps: c.o.Stamps}
 	if c.o.Run != "" {
 		api.selector = LabelRun + "=" + c.o.Run
 	}

@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -47,6 +48,8 @@ type store struct {
 	lists   int
 	watches int
 	agents  map[string]bool
+	// stamp, where it is set, gives what a watch gets the server's clock.
+	stamp func(w io.Writer, b []byte)
 }
 
 type event struct {
@@ -203,16 +206,21 @@ func (s *store) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	epoch := s.epoch
 	stop := context.AfterFunc(r.Context(), func() { s.mu.Lock(); s.cond.Broadcast(); s.mu.Unlock() })
 	defer stop()
+	write := func(b []byte) { w.Write(b) }
+	if s.stamp != nil && r.Header.Get(stampsHeader) != "" {
+		w.Header().Set(stampsHeader, r.Header.Get(stampsHeader))
+		write = func(b []byte) { s.stamp(w, b) }
+	}
 	w.WriteHeader(http.StatusOK)
 	w.(http.Flusher).Flush()
 	for s.epoch == epoch && r.Context().Err() == nil {
 		for _, e := range s.history {
 			if e.version > from {
-				w.Write(e.frame)
+				write(e.frame)
 				from = e.version
 			}
 		}
-		w.Write(framed("BOOKMARK", wrap("Pod", &corev1.Pod{ObjectMeta: metav1.ObjectMeta{ResourceVersion: strconv.Itoa(s.version)}})))
+		write(framed("BOOKMARK", wrap("Pod", &corev1.Pod{ObjectMeta: metav1.ObjectMeta{ResourceVersion: strconv.Itoa(s.version)}})))
 		w.(http.Flusher).Flush()
 		s.cond.Wait()
 	}
@@ -282,7 +290,13 @@ func (r *recorder) named(t *testing.T, name string) record.Pod {
 // start collects until stop is called.
 func start(t *testing.T, s *server) (c *Collector, r *recorder, stop func()) {
 	t.Helper()
-	c = New(Options{Config: &rest.Config{Host: s.http.URL}, Run: s.run, Claims: true})
+	return startWith(t, s, Options{Claims: true})
+}
+
+func startWith(t *testing.T, s *server, o Options) (c *Collector, r *recorder, stop func()) {
+	t.Helper()
+	o.Config, o.Run = &rest.Config{Host: s.http.URL}, s.run
+	c = New(o)
 	r = &recorder{}
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
@@ -363,6 +377,58 @@ func owned(by string) func(*corev1.Pod) {
 
 // Operations and pods meet in any order; a later operation on the same owner
 // claims the pods that it made, and their phase.
+// The times of a server that tells them are those of the pods, however its records cut
+// the events.
+func TestServersClock(t *testing.T) {
+	for _, piece := range []int{1, 3, 1000, 1 << 20} {
+		s := newServer(t)
+		origin, n := time.Date(2026, 3, 4, 5, 6, 7, 0, time.UTC).UnixMicro(), 0
+		s.stamp = func(w io.Writer, b []byte) {
+			n++
+			for piece := range slices.Chunk(b, piece) {
+				head := binary.BigEndian.AppendUint64(nil, uint64(origin+int64(n)))
+				w.Write(append(binary.BigEndian.AppendUint32(head, uint32(len(piece))), piece...))
+			}
+			w.Write(append(binary.BigEndian.AppendUint64(nil, 0), 0, 0, 0, 0)) // a record of nothing
+		}
+		c, r, stop := startWith(t, s, Options{Stamps: true})
+		s.put("p", func(*corev1.Pod) {})
+		wait4(t, c, "steady", Created, 1)
+		s.put("p", bind)
+		wait4(t, c, "steady", Bound, 1)
+		s.put("p", running)
+		wait4(t, c, "steady", Running, 1)
+		stop()
+		if len(r.pods) != 1 || len(r.gaps) != 0 {
+			t.Fatalf("pieces of %d: %d pods, gaps %v", piece, len(r.pods), r.gaps)
+		}
+		for _, p := range r.pods { // between the events are bookmarks
+			created, bound, ran := p.CreatedMicros-origin, p.BoundMicros-origin, p.RunningMicros-origin
+			if created < 1 || bound <= created || ran <= bound || ran > int64(n) {
+				t.Errorf("pieces of %d: created at %d, bound at %d, running at %d of %d", piece, created, bound, ran, n)
+			}
+		}
+	}
+}
+
+// One that does not tell them is read as ever.
+func TestServerWithoutClock(t *testing.T) {
+	s := newServer(t)
+	before := time.Now().UnixMicro()
+	c, r, stop := startWith(t, s, Options{Stamps: true})
+	s.put("p", running)
+	wait4(t, c, "steady", Running, 1)
+	stop()
+	for _, p := range r.pods {
+		if p.CreatedMicros < before || p.CreatedMicros > time.Now().UnixMicro() {
+			t.Errorf("created at %d, not since %d", p.CreatedMicros, before)
+		}
+	}
+	if len(r.pods) != 1 {
+		t.Errorf("%d pods", len(r.pods))
+	}
+}
+
 func TestOperations(t *testing.T) {
 	s := newServer(t)
 	c, r, stop := start(t, s)

@@ -51,6 +51,7 @@ type client struct {
 	base     string // …/api/v1/pods or …/namespaces/x/pods
 	selector string
 	fields   string // selector of fields
+	stamps   bool   // whether watches ask for the server's clock: see Options.Stamps
 }
 
 // dial makes what all clients of a collector share: the HTTP client and the
@@ -86,6 +87,9 @@ func (c *client) get(ctx context.Context, query url.Values, accept string) (*htt
 		return nil, err
 	}
 	req.Header.Set("Accept", accept)
+	if c.stamps && query.Has("watch") {
+		req.Header.Set(stampsHeader, maxWaiting.String())
+	}
 	res, err := c.http.Do(req)
 	if err != nil {
 		return nil, err
@@ -150,7 +154,7 @@ func (c *client) page(ctx context.Context, query url.Values, each func(object []
 	return version, next, nil
 }
 
-// watch sends each frame to frames, stamped as it is read, until the stream or
+// watch sends each frame to frames, stamped as it is read or by the server, until the stream or
 // ctx ends. opened is called when the server has begun to answer.
 func (c *client) watch(ctx context.Context, version string, opened func(), frames chan<- frame) error {
 	res, err := c.get(ctx, url.Values{
@@ -162,7 +166,13 @@ func (c *client) watch(ctx context.Context, version string, opened func(), frame
 	}
 	defer res.Body.Close()
 	opened()
-	r := bufio.NewReaderSize(res.Body, 64<<10)
+	buffered := bufio.NewReaderSize(res.Body, 64<<10)
+	var r io.Reader = buffered
+	var stamps *stampedReader
+	if c.stamps && res.Header.Get(stampsHeader) != "" {
+		stamps = &stampedReader{r: buffered}
+		r = stamps
+	}
 	var head [4]byte
 	for {
 		if _, err := io.ReadFull(r, head[:]); err != nil {
@@ -172,6 +182,9 @@ func (c *client) watch(ctx context.Context, version string, opened func(), frame
 			return err
 		}
 		at := time.Now()
+		if stamps != nil {
+			at = stamps.at
+		}
 		n := binary.BigEndian.Uint32(head[:])
 		if n > maxFrame {
 			return fmt.Errorf("watch event of %d bytes", n)
@@ -186,4 +199,34 @@ func (c *client) watch(ctx context.Context, version string, opened func(), frame
 			return ctx.Err()
 		}
 	}
+}
+
+// A lab's API server says when it wrote each event, and sends what it wrote some times a
+// second: package stamps of module lab has the form, and why.
+const (
+	stampsHeader = "Kubedyno-Stamps"
+	// maxWaiting is how much later an event may be seen for that. Whoever waits for
+	// pods sees them that much later, too.
+	maxWaiting = 100 * time.Millisecond
+)
+
+// stampedReader reads the bytes of records with stamps.
+type stampedReader struct {
+	r    io.Reader
+	at   time.Time // when the last bytes were written
+	left uint32    // of their record
+}
+
+func (s *stampedReader) Read(p []byte) (int, error) {
+	for s.left == 0 {
+		var head [12]byte
+		if _, err := io.ReadFull(s.r, head[:]); err != nil {
+			return 0, err
+		}
+		s.at = time.UnixMicro(int64(binary.BigEndian.Uint64(head[:])))
+		s.left = binary.BigEndian.Uint32(head[8:])
+	}
+	n, err := s.r.Read(p[:min(len(p), int(s.left))])
+	s.left -= uint32(n)
+	return n, err
 }

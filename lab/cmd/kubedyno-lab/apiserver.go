@@ -21,13 +21,15 @@ import (
 	"k8s.io/kubernetes/cmd/kube-apiserver/app/options"
 
 	"github.com/kubedyno/kubedyno/lab/requestlog"
+	"github.com/kubedyno/kubedyno/lab/stamps"
 )
 
 // requestLogEnv names the file to which the API server writes a line about each
 // request. Without it the command is kube-apiserver's own.
 const requestLogEnv = "KUBEDYNO_REQUEST_LOG"
 
-// newAPIServerCommand is kube-apiserver, with a request log where one is asked for.
+// newAPIServerCommand is kube-apiserver, with a request log where one is asked for, and
+// stamps for watchers that ask for these.
 func newAPIServerCommand() *cobra.Command {
 	path := os.Getenv(requestLogEnv)
 	if path == "" {
@@ -91,7 +93,7 @@ func runAPIServer(ctx context.Context, o options.CompletedOptions, path string) 
 		noting := *c
 		noting.RequestInfoResolver = log.Resolver(c.RequestInfoResolver)
 		noting.Authentication.Authenticator = log.Authenticator(c.Authentication.Authenticator)
-		return log.Handler(build(handler, &noting))
+		return stamps.Handler(log.Handler(build(handler, &noting)))
 	}
 	err = serve(ctx, config)
 	if why := log.Close(); why != nil {
