@@ -84,6 +84,19 @@ func offsetOf(t btf.Type, name string) (int32, btf.Type, bool) {
 	return 0, nil, false
 }
 
+// memberAt is the offset of a member of a member.
+func memberAt(t btf.Type, path ...string) (int32, error) {
+	var sum int32
+	for _, name := range path {
+		off, typ, ok := offsetOf(t, name)
+		if !ok {
+			return -1, fmt.Errorf("this kernel's %s has no %s", t.TypeName(), name)
+		}
+		sum, t = sum+off, typ
+	}
+	return sum, nil
+}
+
 func readLayout() (*layout, error) {
 	spec, err := btf.LoadKernelSpec()
 	if err != nil {
@@ -94,17 +107,6 @@ func readLayout() (*layout, error) {
 		if err := spec.TypeByName(name, s); err != nil {
 			return nil, err
 		}
-	}
-	find := func(t btf.Type, path ...string) (int32, error) {
-		var sum int32
-		for _, name := range path {
-			off, typ, ok := offsetOf(t, name)
-			if !ok {
-				return -1, fmt.Errorf("this kernel's %s has no %s", t.TypeName(), name)
-			}
-			sum, t = sum+off, typ
-		}
-		return sum, nil
 	}
 	l := &layout{}
 	for _, f := range []struct {
@@ -139,7 +141,7 @@ func readLayout() (*layout, error) {
 		{&l.taskRead, task, []string{"ioac", "read_bytes"}, true},
 		{&l.taskWrite, task, []string{"ioac", "write_bytes"}, true},
 	} {
-		if *f.off, err = find(f.in, f.path...); err != nil && !f.may {
+		if *f.off, err = memberAt(f.in, f.path...); err != nil && !f.may {
 			return nil, err
 		}
 	}

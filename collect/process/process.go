@@ -54,7 +54,8 @@ type Options struct {
 	// machine, so that there are none with another /proc.
 	Proc, Sys string
 
-	events func() (exitSource, error) // stands in for the kernel's
+	events func() (exitSource, error) // these stand in for the kernel's
+	census func() (census, error)
 }
 
 // A Collector samples all processes.
@@ -92,6 +93,12 @@ func New(o Options) *Collector {
 		o.events = kernelEvents
 		if o.Proc != "/proc" {
 			o.events = func() (exitSource, error) { return nil, fmt.Errorf("%s is not this machine's", o.Proc) }
+		}
+	}
+	if o.census == nil {
+		o.census = newCensus
+		if o.Proc != "/proc" {
+			o.census = func() (census, error) { return nil, nil }
 		}
 	}
 	c := &Collector{o: o, known: map[int32]named{int32(os.Getpid()): {component: Self}}}
@@ -172,6 +179,7 @@ func (c *Collector) collect(ctx context.Context, w sink, all bool, after func(ti
 		return collect.NotSupported("processes cannot be read: %v", err)
 	}
 	defer s.close()
+	s.census, s.uncounted = c.o.census()
 	src, err := c.o.events()
 	var t *tracker
 	switch {
@@ -208,6 +216,9 @@ func (c *Collector) collect(ctx context.Context, w sink, all bool, after func(ti
 			if t.lost > 0 {
 				notes = append(notes, fmt.Sprintf("%d events lost", t.lost))
 			}
+		}
+		if s.uncounted != nil {
+			notes = append(notes, "threads are read file by file: "+s.uncounted.Error())
 		}
 		a.Note = strings.Join(notes, "; ")
 		c.mu.Lock()

@@ -510,6 +510,7 @@ func BenchmarkScan(b *testing.B) {
 						b.Fatal(err)
 					}
 					defer s.close()
+					s.census, _ = newCensus() // as the collector has it
 					s.scan(time.Now(), nil, false)
 					var before, after syscall.Rusage
 					syscall.Getrusage(syscall.RUSAGE_SELF, &before)

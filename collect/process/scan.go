@@ -49,6 +49,10 @@ type scanner struct {
 	gaps   gaps
 	mounts string // /proc/self/mountinfo
 
+	census    census                 // nil where threads are read file by file
+	now       map[int32][]threadStat // of this scan
+	uncounted error                  // why there is no census
+
 	disks    map[string]bool // whether a device is a disk of its own
 	busy     map[string]int64
 	diskBusy int64 // ms, see machine
@@ -79,6 +83,7 @@ type proc struct {
 
 type thread struct {
 	dir                    string
+	start                  int64 // where a census tells, else 0
 	sched                  sched
 	voluntary, involuntary int64
 }
@@ -113,7 +118,45 @@ func newScanner(root, sys string, out sink, redact func([]string) []string) (*sc
 	}, nil
 }
 
-func (s *scanner) close() error { return s.dir.Close() }
+func (s *scanner) close() error {
+	if s.census != nil {
+		return errors.Join(s.census.close(), s.dir.Close())
+	}
+	return s.dir.Close()
+}
+
+// count takes the census of this scan. One that fails once is not taken again.
+func (s *scanner) count() {
+	s.now = nil
+	if s.census == nil {
+		return
+	}
+	now, err := s.census.read()
+	if err != nil {
+		s.uncounted = errors.Join(err, s.census.close())
+		s.census = nil
+		return
+	}
+	s.now = now
+}
+
+// rests says that a process of nobody's did nothing since the last scan, by the census
+// alone: none of its threads ran, and it has the same parent. Memory that others took
+// from it is seen with its next row.
+func (s *scanner) rests(p *proc, now time.Time, known map[int32]named) bool {
+	threads := s.now[p.pid]
+	if len(threads) == 0 || len(threads) != len(p.threads) || p.component != "" || p.written.IsZero() || now.Sub(p.written) >= repeat {
+		return false
+	}
+	for _, t := range threads {
+		old := p.threads[t.tid]
+		if old == nil || old.start != t.start || old.sched != t.sched || t.ppid != p.last.PPID {
+			return false
+		}
+	}
+	_, named := known[p.pid]
+	return !named && s.inherited(p.last.PPID) == "" && (s.born == nil || s.born(p.pid, p.start) == "")
+}
 
 // scan reads every process once. known maps the PIDs that the run has named.
 // all writes each process, moved or not.
@@ -127,6 +170,7 @@ func (s *scanner) scan(now time.Time, known map[int32]named, all bool) error {
 	}
 	s.gen++
 	s.ended = map[int32]*proc{}
+	s.count()
 	at := now.UnixMicro()
 	for _, name := range names {
 		if name[0] < '1' || name[0] > '9' {
@@ -134,6 +178,11 @@ func (s *scanner) scan(now time.Time, known map[int32]named, all bool) error {
 		}
 		pid, err := strconv.ParseInt(name, 10, 32)
 		if err != nil {
+			continue
+		}
+		if p := s.procs[int32(pid)]; p != nil && !all && s.rests(p, now, known) {
+			p.gen = s.gen
+			p.last.TimeMicros, p.held = at, true
 			continue
 		}
 		s.process(int32(pid), name, now, at, known, all)
@@ -378,6 +427,53 @@ func (s *scanner) throttled(p *proc) (_ throttle, ok bool) {
 // the process itself tell about its first thread only. What a thread had when
 // it was last seen is kept after its end, so that the sums never fall.
 func (s *scanner) switches(p *proc, row *record.ProcessSample) {
+	if threads := s.now[p.pid]; len(threads) > 0 {
+		s.counted(p, threads)
+	} else {
+		s.lookAtThreads(p, row)
+	}
+	delay, voluntary, involuntary, ran := p.gone.sched.delay, p.gone.voluntary, p.gone.involuntary, p.gone.sched.count
+	for _, t := range p.threads {
+		delay += t.sched.delay
+		voluntary += t.voluntary
+		involuntary += t.involuntary
+		ran += t.sched.count
+	}
+	if p.schedOK && ran > 0 { // a kernel without CONFIG_SCHED_INFO has no file, or zeros
+		row.RunDelaySeconds = float64(delay) / 1e9
+	}
+	if p.switchOK && len(p.threads) > 0 {
+		row.VoluntarySwitches, row.InvoluntarySwitches = voluntary, involuntary
+	}
+}
+
+// counted takes a process's threads from the census.
+func (s *scanner) counted(p *proc, threads []threadStat) {
+	p.counted = int32(len(threads))
+	for _, t := range threads {
+		x := p.threads[t.tid]
+		if x != nil && x.start != 0 && x.start != t.start {
+			s.bury(p, t.tid)
+			x = nil
+		}
+		if x == nil {
+			x = &thread{dir: p.path + "/task/" + strconv.Itoa(int(t.tid))}
+			p.threads[t.tid] = x
+		}
+		x.start, x.sched, x.voluntary, x.involuntary = t.start, t.sched, t.voluntary, t.involuntary
+	}
+	if len(p.threads) == len(threads) {
+		return
+	}
+	for tid := range p.threads {
+		if !slices.ContainsFunc(threads, func(t threadStat) bool { return t.tid == tid }) {
+			s.bury(p, tid)
+		}
+	}
+}
+
+// lookAtThreads reads them file by file.
+func (s *scanner) lookAtThreads(p *proc, row *record.ProcessSample) {
 	if row.Threads != p.counted || len(p.threads) == 0 {
 		s.listThreads(p, row.Threads)
 	}
@@ -414,19 +510,6 @@ func (s *scanner) switches(p *proc, row *record.ProcessSample) {
 	}
 	if relist {
 		s.listThreads(p, row.Threads)
-	}
-	delay, voluntary, involuntary, ran := p.gone.sched.delay, p.gone.voluntary, p.gone.involuntary, p.gone.sched.count
-	for _, t := range p.threads {
-		delay += t.sched.delay
-		voluntary += t.voluntary
-		involuntary += t.involuntary
-		ran += t.sched.count
-	}
-	if p.schedOK && ran > 0 { // a kernel without CONFIG_SCHED_INFO has no file, or zeros
-		row.RunDelaySeconds = float64(delay) / 1e9
-	}
-	if p.switchOK && len(p.threads) > 0 {
-		row.VoluntarySwitches, row.InvoluntarySwitches = voluntary, involuntary
 	}
 }
 
