@@ -42,19 +42,20 @@ func openEBPF(syncs bool) (source, error) {
 }
 
 func loadKernelHalf(syncs bool) (*ebpfSource, error) {
-	kernel, err := btf.LoadKernelSpec()
+	types := btf.NewCache() // to read them takes 20 ms each time
+	kernel, err := types.Kernel()
 	if err != nil {
 		return nil, fmt.Errorf("the kernel's type information (BTF) cannot be read: %w", err)
 	}
 	if !tracesRequest(kernel) {
 		return nil, errors.New("the kernel is older than Linux 5.11, whose block tracepoints have another form")
 	}
-	s, err := loadEBPF(kernel, syncs)
+	s, err := loadEBPF(types, kernel, syncs)
 	if err == nil || !syncs || errors.Is(err, os.ErrPermission) {
 		return s, err
 	}
 	why := err
-	if s, err = loadEBPF(kernel, false); err != nil {
+	if s, err = loadEBPF(types, kernel, false); err != nil {
 		return nil, err
 	}
 	s.why = why.Error()
@@ -93,7 +94,7 @@ func flushSequence(kernel *btf.Spec) uint32 {
 	return 1 << 4
 }
 
-func loadEBPF(kernel *btf.Spec, syncs bool) (_ *ebpfSource, err error) {
+func loadEBPF(types *btf.Cache, kernel *btf.Spec, syncs bool) (_ *ebpfSource, err error) {
 	spec, err := loadKernel()
 	if err != nil {
 		return nil, fmt.Errorf("read the eBPF programs: %w", err)
@@ -114,7 +115,7 @@ func loadEBPF(kernel *btf.Spec, syncs bool) (_ *ebpfSource, err error) {
 		delete(spec.Programs, "sys_enter")
 		delete(spec.Programs, "sys_exit")
 	}
-	s.coll, err = ebpf.NewCollectionWithOptions(spec, ebpf.CollectionOptions{})
+	s.coll, err = ebpf.NewCollectionWithOptions(spec, ebpf.CollectionOptions{Cache: types})
 	if err != nil {
 		return nil, fmt.Errorf("load the eBPF programs: %w", short(err))
 	}

@@ -42,7 +42,8 @@ func newCensus() (_ census, err error) {
 	if err := hostPIDs(); err != nil {
 		return nil, err
 	}
-	spec, err := btf.LoadKernelSpec()
+	types := btf.NewCache() // to read them takes 20 ms each time
+	spec, err := types.Kernel()
 	if err != nil {
 		return nil, fmt.Errorf("read the kernel's types: %w", err)
 	}
@@ -98,14 +99,16 @@ func newCensus() (_ census, err error) {
 		asm.Return(),
 	)
 	_ = rlimit.RemoveMemlock() // as in newTracer
-	c := &bpfCensus{buf: make([]byte, 64<<10), seen: map[int32][]threadStat{}}
-	c.prog, err = ebpf.NewProgram(&ebpf.ProgramSpec{
-		Name: "kd_threads", Type: ebpf.Tracing, AttachType: ebpf.AttachTraceIter, AttachTo: "task",
+	const name = "kd_threads"
+	programs, err := ebpf.NewCollectionWithOptions(&ebpf.CollectionSpec{Programs: map[string]*ebpf.ProgramSpec{name: {
+		Name: name, Type: ebpf.Tracing, AttachType: ebpf.AttachTraceIter, AttachTo: "task",
 		Instructions: code, License: "Dual MIT/GPL",
-	})
+	}}}, ebpf.CollectionOptions{Cache: types})
 	if err != nil {
 		return nil, fmt.Errorf("load the program for threads: %w", err)
 	}
+	c := &bpfCensus{prog: programs.DetachProgram(name), buf: make([]byte, 64<<10), seen: map[int32][]threadStat{}}
+	programs.Close()
 	if c.iter, err = link.AttachIter(link.IterOptions{Program: c.prog}); err != nil {
 		return nil, errors.Join(fmt.Errorf("attach the program for threads: %w", err), c.prog.Close())
 	}

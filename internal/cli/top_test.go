@@ -132,7 +132,7 @@ func TestTopCSV(t *testing.T) {
 		}
 		return rows
 	}
-	rows := run("--csv", "--interval", "300ms", "--for", "900ms")
+	rows := run("--csv", "--interval", "300ms", "--for", "2s")
 	if len(rows) < 3 || strings.Join(rows[0], ",") != "timestamp,elapsed,user,nice,system,idle,iowait,irq,softirq,steal,guest,busy%" {
 		t.Fatalf("%v", rows)
 	}
