@@ -211,7 +211,7 @@ func (s *scraper) parseLine(line []byte) (*series, error) {
 }
 
 // meet caches the series of a first answer, all in one go of the parser: one at a time
-// costs twice as much. It stops at what the parser refuses, which comes again line by line.
+// costs a quarter more. It stops at what the parser refuses, which comes again line by line.
 func (s *scraper) meet(text []byte) {
 	p := textparse.NewPromParser(text, labels.NewSymbolTable(), false)
 	for {
