@@ -369,9 +369,8 @@ func checkSyncs(t *testing.T, got *tables, pid int32, done []called) {
 			t.Errorf("a call of the child: %+v", r)
 		}
 		// The kernel's time lies inside the caller's. The clocks' offset was
-		// taken at another moment, since when the clock may have been set right,
-		// and tracefs cuts to microseconds.
-		const slack = 5_000_000
+		// taken at another moment, and tracefs cuts to microseconds.
+		const slack = 500_000
 		mine := slices.DeleteFunc(slices.Clone(done), func(c called) bool { return c.Call != r.Call })
 		if i >= len(mine) || r.TimeMicros*1e3-clock < mine[i].Begin-slack || r.DoneMicros*1e3-clock > mine[i].End+slack {
 			t.Errorf("the child has no such call: %+v", r)

@@ -9,9 +9,9 @@ import (
 	"time"
 
 	"github.com/kubedyno/kubedyno/collect"
+	"github.com/kubedyno/kubedyno/collect/internal/epoch"
 	"github.com/kubedyno/kubedyno/internal/beat"
 	"github.com/kubedyno/kubedyno/record"
-	"golang.org/x/sys/unix"
 )
 
 // look is how often what the kernel kept is read.
@@ -219,15 +219,8 @@ func (l *loss) count(n int64, from, to time.Time) {
 
 // offset is what to add to CLOCK_MONOTONIC for the time since the epoch, ns.
 func offset() int64 {
-	var before, after unix.Timespec
-	if unix.ClockGettime(unix.CLOCK_MONOTONIC, &before) != nil {
-		return 0
-	}
-	now := time.Now().UnixNano()
-	if unix.ClockGettime(unix.CLOCK_MONOTONIC, &after) != nil {
-		return 0
-	}
-	return now - (before.Nano()+after.Nano())/2
+	ns, _, _ := epoch.Offset()
+	return ns
 }
 
 // disks knows devices by the names that /proc/diskstats has for them.

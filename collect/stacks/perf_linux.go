@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/kubedyno/kubedyno/collect"
+	"github.com/kubedyno/kubedyno/collect/internal/epoch"
 )
 
 // bitKsymbol asks for a record when the kernel gains or loses a function, as
@@ -34,13 +35,12 @@ type clock struct{ offset int64 } // ns
 // set reads how far the recording's clock is ahead of CLOCK_MONOTONIC, which
 // the kernel stamps records with. That changes when somebody sets the clock.
 func (c *clock) set() (now uint64) {
-	var ts unix.Timespec
-	wall := time.Now().UnixNano()
-	if unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts) != nil {
+	offset, monotonic, ok := epoch.Offset()
+	if !ok {
 		return 0
 	}
-	c.offset = wall - ts.Nano()
-	return uint64(ts.Nano())
+	c.offset = offset
+	return uint64(monotonic)
 }
 
 func (c *clock) micros(t uint64) int64 { return (int64(t) + c.offset) / 1000 }
