@@ -24,9 +24,17 @@ func TestLive(t *testing.T) {
 	if err != nil || len(files) == 0 {
 		t.Fatalf("no live story matches %q (%v)", pattern, err)
 	}
-	for _, f := range files {
-		// A call for each keeps testscript from running them in parallel.
-		testscript.Run(t, testscript.Params{Files: []string{f}, Condition: condition,
-			Setup: setup})
-	}
+	testscript.RunT(inTurn{t}, testscript.Params{Files: files, Condition: condition, Setup: setup})
 }
+
+// inTurn is a test whose parts run one after another, though testscript asks
+// each of them to run beside the others.
+type inTurn struct{ *testing.T }
+
+func (inTurn) Parallel() {}
+
+func (t inTurn) Run(name string, part func(testscript.T)) {
+	t.T.Run(name, func(t *testing.T) { part(inTurn{t}) })
+}
+
+func (inTurn) Verbose() bool { return testing.Verbose() }
