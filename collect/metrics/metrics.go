@@ -73,8 +73,8 @@ type Options struct {
 	Timeout time.Duration
 	Targets []Target  // more can be added while it runs
 	Missing []Missing // are noted as gaps
-	// Full keeps the debugging tier, and scrapes large answers as often as
-	// small ones.
+	// Full keeps the debugging tier, and scrapes large answers nearly as often as
+	// small ones; where Later is 0, exactly as often.
 	Full bool
 }
 
@@ -256,14 +256,15 @@ func (c *Collector) loop(ctx context.Context, s *scraper, out storage.Appendable
 // that is asked for its 17,000 series each second has 5 % of a core less for its
 // work. So that no component gives more than 0.25 % of a core, it is left alone
 // for the longer the larger its answer is; where changes are told, both sides give
-// 0.1 % together.
+// 0.1 % together. Of Full it may take fullRest times as much once a phase has had
+// ten scrapes: half of all that Full cost were the API server's each second.
 func (c *Collector) interval(s *scraper) time.Duration {
-	if c.o.Full {
-		return c.o.Interval
-	}
 	c.mu.Lock()
 	phase, aside := time.Since(c.edge), c.aside
 	c.mu.Unlock()
+	if c.o.Full {
+		return max(c.o.Interval, min(phase/growth, c.o.Later, s.rest()/fullRest))
+	}
 	least := max(c.o.Interval, min(phase/growth, c.o.Later))
 	switch {
 	case aside:
@@ -273,6 +274,9 @@ func (c *Collector) interval(s *scraper) time.Duration {
 	}
 	return max(least, min(s.rest(), longest))
 }
+
+// fullRest is how many times as often as otherwise Full scrapes a large answer.
+const fullRest = 4
 
 // growth is the part of what a phase has lasted that may go by without a scrape. In n
 // intervals, n > 5, there are 5 + 5 ln(n/5): nine in ten, twelve in twenty.

@@ -346,7 +346,7 @@ func TestInterval(t *testing.T) {
 	}
 }
 
-// A phase that goes on is looked at less often, a tenth of what it has lasted, unless
+// A phase that goes on is looked at less often, a fifth of what it has lasted, unless
 // all is asked for, and the next one as often as at first.
 func TestIntervalOfLongPhase(t *testing.T) {
 	for _, full := range []bool{false, true} {
@@ -390,6 +390,32 @@ func TestIntervalOfLongPhase(t *testing.T) {
 		c.Judged(false)
 		if got := c.interval(s); got != want {
 			t.Errorf("of a phase that only leads to another, full %v: %v", full, got)
+		}
+	}
+}
+
+// Of all that is asked for, a large answer comes less often once a phase has been looked
+// at ten times, and is not asked for each second for an hour.
+func TestFullOfLargeAnswers(t *testing.T) {
+	for _, x := range []struct {
+		name          string
+		lines         int
+		later, lasted time.Duration
+		least, most   time.Duration
+	}{
+		{"at first", 20_000, 5 * time.Second, 0, time.Second, time.Second},
+		{"after ten", 20_000, 5 * time.Second, 10 * time.Second, 1900 * time.Millisecond, 2100 * time.Millisecond},
+		{"of a long phase", 20_000, 5 * time.Second, time.Hour, 2 * time.Second, 4 * time.Second},
+		{"very large", 200_000, 5 * time.Second, time.Hour, 5 * time.Second, 5 * time.Second},
+		{"small", 500, 5 * time.Second, time.Hour, time.Second, time.Second},
+		{"each second was asked for", 20_000, 0, time.Hour, time.Second, time.Second},
+	} {
+		c := New(Options{Interval: time.Second, Later: x.later, Full: true, Targets: []Target{{Component: "kube-apiserver", Changes: true}}})
+		s := c.targets[0]
+		s.changes, s.lines.at = true, make([]lineAt, x.lines)
+		c.edge = time.Now().Add(-x.lasted)
+		if got := c.interval(s); got < x.least || got > x.most {
+			t.Errorf("%s: %v", x.name, got)
 		}
 	}
 }
