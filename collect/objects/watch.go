@@ -207,7 +207,7 @@ const (
 	stampsHeader = "Kubedyno-Stamps"
 	// maxWaiting is how much later an event may be seen for that. Whoever waits for
 	// pods sees them that much later, too.
-	maxWaiting = 100 * time.Millisecond
+	maxWaiting = 200 * time.Millisecond
 )
 
 // stampedReader reads the bytes of records with stamps.
