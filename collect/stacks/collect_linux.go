@@ -24,7 +24,7 @@ func (c *Collector) collect(ctx context.Context, w sink, observes func()) error 
 	s := newSampler(w)
 	defer s.close()
 	a := record.Observer{IntervalSeconds: period.Seconds()}
-	a.CPUSeconds += collect.CPU(s.readKernel)
+	a.CPUSeconds += collect.CPU(s.askKernel)
 	defer func() {
 		s.tellLost()
 		if n := len(s.noMaps); n > 0 {

@@ -14,9 +14,16 @@ const kernelMark = "_[k]"
 
 // A kernel names the kernel's functions.
 type kernel struct {
-	syms  symbols
+	asked namer   // the kernel itself; nil where it cannot be asked
+	syms  symbols // what its table has, where it is not
 	late  []lateSymbol // loaded since: eBPF programs, modules
 	cache map[uint64]string
+}
+
+// A namer tells what a function is called, "" where nobody knows.
+type namer interface {
+	find(addr uint64) (string, error)
+	close() error
 }
 
 type lateSymbol struct {
@@ -59,9 +66,10 @@ func (k *kernel) change(e event) {
 	clear(k.cache)
 }
 
-func (k *kernel) frame(addr uint64) string {
+// frame fails where the kernel was to be asked and did not answer.
+func (k *kernel) frame(addr uint64) (string, error) {
 	if name, ok := k.cache[addr]; ok {
-		return name
+		return name, nil
 	}
 	name := ""
 	for _, s := range k.late {
@@ -69,7 +77,15 @@ func (k *kernel) frame(addr uint64) string {
 			name = s.name
 		}
 	}
-	if name == "" {
+	switch {
+	case name != "":
+	case k.asked != nil:
+		told, err := k.asked.find(addr)
+		if err != nil {
+			return "", err
+		}
+		name = clean(told)
+	default:
 		name = clean(k.syms.find(addr))
 	}
 	if name == "" {
@@ -80,5 +96,12 @@ func (k *kernel) frame(addr uint64) string {
 	}
 	name += kernelMark
 	k.cache[addr] = name
-	return name
+	return name, nil
+}
+
+func (k *kernel) close() error {
+	if k.asked == nil {
+		return nil
+	}
+	return k.asked.close()
 }

@@ -296,17 +296,17 @@ garbage
 	for addr, want := range map[uint64]string{
 		0xffffffff81000010: "_stext_[k]", 0xffffffff81000190: "do_it_[k]", 0xffffffffc0000008: "in_module_[k]", 0x1000: "[unknown]_[k]",
 	} {
-		if got := k.frame(addr); got != want {
-			t.Errorf("%#x: %s, want %s", addr, got, want)
+		if got, err := k.frame(addr); got != want || err != nil {
+			t.Errorf("%#x: %s, %v, want %s", addr, got, err, want)
 		}
 	}
 	k.change(event{lo: 0xffffffffc0001000, length: 64, text: "bpf_prog_y"})
-	if got := k.frame(0xffffffffc0001020); got != "bpf_prog_y_[k]" {
-		t.Error(got)
+	if got, err := k.frame(0xffffffffc0001020); got != "bpf_prog_y_[k]" || err != nil {
+		t.Error(got, err)
 	}
 	k.change(event{lo: 0xffffffffc0001000, gone: true})
-	if got := k.frame(0xffffffffc0001020); got != "in_module_[k]" {
-		t.Error(got)
+	if got, err := k.frame(0xffffffffc0001020); got != "in_module_[k]" || err != nil {
+		t.Error(got, err)
 	}
 	if _, hidden, _ := newKernel(strings.NewReader("0000000000000000 T _stext\n0000000000000000 t do_it\n")); !hidden {
 		t.Error("addresses that read zero are not seen as hidden")

@@ -90,6 +90,17 @@ func newSampler(out sink) *sampler {
 	return s
 }
 
+// askKernel asks the kernel for the names of its functions as they are needed, or reads
+// all of them where it cannot be asked.
+func (s *sampler) askKernel() {
+	names, err := newKernelNames()
+	if err != nil {
+		s.readKernel()
+		return
+	}
+	s.kernel.asked = names
+}
+
 // readKernel reads the kernel's symbols, or notes why that cannot be.
 func (s *sampler) readKernel() {
 	const name = "/proc/kallsyms"
@@ -98,6 +109,7 @@ func (s *sampler) readKernel() {
 		defer f.Close()
 		k, hidden, readErr := newKernel(f)
 		if readErr == nil && !hidden {
+			k.late = s.kernel.late
 			s.kernel = k
 			return
 		}
@@ -145,6 +157,7 @@ func (s *sampler) close() {
 			f.object.kept()
 		}
 	}
+	_ = s.kernel.close() // only file descriptors
 }
 
 // attach gives processes the names that the run knows them by.
@@ -411,7 +424,7 @@ func (s *sampler) name(out []byte, p *proc, chain []byte) []byte {
 		case !f.known: // a guest's or a hypervisor's
 			name = "[unknown]"
 		case f.kernel:
-			name = s.kernel.frame(f.addr)
+			name = s.ofKernel(f.addr)
 		default:
 			name = s.user(p, f.addr)
 		}
@@ -426,6 +439,18 @@ func (s *sampler) name(out []byte, p *proc, chain []byte) []byte {
 		out = append(out, "[unknown]"...)
 	}
 	return out
+}
+
+// ofKernel names an address in the kernel.
+func (s *sampler) ofKernel(addr uint64) string {
+	name, err := s.kernel.frame(addr)
+	if err != nil {
+		_ = s.kernel.close() // it has not answered either
+		s.kernel.asked = nil
+		s.readKernel()
+		name, _ = s.kernel.frame(addr) // a table does not fail
+	}
+	return name
 }
 
 // user names an address in a process.

@@ -5,7 +5,7 @@
 // It asks the kernel for samples (perf_event_open(2), the software event
 // cpu-clock, one a CPU) and gives the frames their names by itself: Go
 // functions from .gopclntab, which stripped binaries have too, others from ELF
-// symbol tables, the kernel's from /proc/kallsyms. An idle CPU leaves no
+// symbol tables, the kernel's from itself or /proc/kallsyms. An idle CPU leaves no
 // sample, so that samples × the interval between them are CPU-seconds.
 //
 // Start with New.

@@ -703,12 +703,6 @@ func BenchmarkSample(b *testing.B) {
 	})
 }
 
-func BenchmarkKernelSymbols(b *testing.B) {
-	for b.Loop() {
-		newSampler(nothing{}).readKernel()
-	}
-}
-
 type nothing struct{}
 
 func (nothing) StackSample(record.StackSample) {}
