@@ -162,7 +162,7 @@ type seen struct {
 	inside map[string]map[string]int // and component
 	// Of the API server: what it does for watches, everybody's, and what is known to be
 	// for ours, which have its clock. Where they have, the former is what feeds watches
-	// and encodes events alone, for what serves another's is not ours.
+	// alone, for what serves another's is not ours.
 	watches, stamped int
 }
 
@@ -177,10 +177,8 @@ const (
 	stampsAt  = module + "lab/stamps.(*stamper)."
 )
 
-// Who works for watches in an API server. An event is encoded once for all who watch
-// it, by whichever of them comes first.
+// Who works for watches in an API server.
 const (
-	encodesEvent = "k8s.io/apiserver/pkg/endpoints/handlers.(*watchEncoder).doEncode"
 	handlesWatch = "k8s.io/apiserver/pkg/endpoints/handlers.(*WatchServer)."
 	feedsWatch   = "k8s.io/apiserver/pkg/storage/cacher.(*cacheWatcher)."
 )
@@ -259,8 +257,6 @@ func attribute(samples []functions.Sample, audited bool) seen {
 		}
 		if x.Component == "kube-apiserver" {
 			switch {
-			case slices.Contains(frames, encodesEvent):
-				s.watches += x.Count
 			case slices.ContainsFunc(frames, func(f string) bool { return strings.HasPrefix(f, stampsAt) }):
 				s.stamped += x.Count
 			case slices.ContainsFunc(frames, func(f string) bool { return strings.HasPrefix(f, handlesWatch) }):

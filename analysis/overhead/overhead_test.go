@@ -103,7 +103,7 @@ func TestEachSampleHasOneOwner(t *testing.T) {
 }
 
 // Watches that have the server's clock are told from others' by their stacks; what feeds
-// watches and encodes events is shared by the events.
+// watches is shared by the events.
 func TestWatchesWithTheServersClock(t *testing.T) {
 	const lib, stamps = "k8s.io/apiserver/pkg/", "github.com/kubedyno/kubedyno/lab/stamps."
 	rec := made(t, []record.Observer{
@@ -113,17 +113,13 @@ func TestWatchesWithTheServersClock(t *testing.T) {
 		sample(w, 2, "kube-apiserver", stamps+"Handler.func1;"+stamps+"(*stamper).serve;"+lib+"endpoints/handlers.(*WatchServer).HandleHTTP;x", 7)
 		sample(w, 3, "kube-apiserver", "time.goFunc;"+stamps+"(*stamper).due;x", 5)
 		sample(w, 4, "kube-apiserver", lib+"storage/cacher.(*cacheWatcher).process", 20)
-		// What one of them encodes, the others do not.
-		const encodes = lib + "endpoints/handlers.(*WatchServer).HandleHTTP;" + lib + "endpoints/handlers.(*watchEncoder).doEncode;x"
-		sample(w, 6, "kube-apiserver", stamps+"Handler.func1;"+stamps+"(*stamper).serve;"+encodes, 30)
-		sample(w, 7, "kube-apiserver", stamps+"Handler.func1;"+encodes, 10)
 		sample(w, 5, "kube-apiserver", stamps+"Handler.func1;"+lib+"registry/generic.Create", 1000)
 		for i, v := range []float64{0, 2000} {
 			w.AppendSample("apiserver_watch_events_total", map[string]string{"resource": "pods"}, origin.Add(time.Duration(i*10)*time.Second+time.Millisecond), v)
 		}
 	})
 	by, _ := costs(t, rec)
-	for name, want := range map[string]float64{"objects": .12*3/4 + .60*300/2000, "lives": .12/4 + .60*100/2000} {
+	for name, want := range map[string]float64{"objects": .12*3/4 + .20*300/2000, "lives": .12/4 + .20*100/2000} {
 		if got := by[name].InsideSeconds; !near(got, want) {
 			t.Errorf("%s: %v CPU-s inside, want %v", name, got, want)
 		}
