@@ -256,7 +256,7 @@ func (c *Collector) loop(ctx context.Context, s *scraper, out storage.Appendable
 // that is asked for its 17,000 series each second has 5 % of a core less for its
 // work. So that no component gives more than 0.25 % of a core, it is left alone
 // for the longer the larger its answer is; where changes are told, both sides give
-// 0.1 % together. Of Full it may take fullRest times as much once a phase has had
+// 0.1 % together. Of Full it may take fullRest times that once a phase has had
 // ten scrapes: half of all that Full cost were the API server's each second.
 func (c *Collector) interval(s *scraper) time.Duration {
 	c.mu.Lock()
@@ -276,7 +276,7 @@ func (c *Collector) interval(s *scraper) time.Duration {
 }
 
 // fullRest is how many times as often as otherwise Full scrapes a large answer.
-const fullRest = 4
+const fullRest = 2
 
 // growth is the part of what a phase has lasted that may go by without a scrape. In n
 // intervals, n > 5, there are 5 + 5 ln(n/5): nine in ten, twelve in twenty.

@@ -404,8 +404,8 @@ func TestFullOfLargeAnswers(t *testing.T) {
 		least, most   time.Duration
 	}{
 		{"at first", 20_000, 5 * time.Second, 0, time.Second, time.Second},
-		{"after ten", 20_000, 5 * time.Second, 10 * time.Second, 1900 * time.Millisecond, 2100 * time.Millisecond},
-		{"of a long phase", 20_000, 5 * time.Second, time.Hour, 2 * time.Second, 4 * time.Second},
+		{"after ten", 10_000, 5 * time.Second, 10 * time.Second, 1900 * time.Millisecond, 2100 * time.Millisecond},
+		{"of a long phase", 10_000, 5 * time.Second, time.Hour, 2 * time.Second, 4 * time.Second},
 		{"very large", 200_000, 5 * time.Second, time.Hour, 5 * time.Second, 5 * time.Second},
 		{"small", 500, 5 * time.Second, time.Hour, time.Second, time.Second},
 		{"each second was asked for", 20_000, 0, time.Hour, time.Second, time.Second},
