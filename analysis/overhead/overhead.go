@@ -76,6 +76,17 @@ func (t *Table) Total() (seconds float64, ok bool) {
 	return seconds, ok
 }
 
+// Collectors is the CPU of collectors themselves, where it is known: without what they
+// share and what the process does beside them.
+func (t *Table) Collectors() (seconds float64) {
+	for _, c := range t.Costs {
+		if rank(c.Collector) < 0 {
+			seconds += max(0, c.CPUSeconds)
+		}
+	}
+	return seconds
+}
+
 // Of makes the table of a finished recording.
 func Of(rec *record.Recording) (*Table, error) {
 	sizes, err := bytesBy(rec.Dir())

@@ -97,6 +97,9 @@ func TestEachSampleHasOneOwner(t *testing.T) {
 	if sum, ok := table.Total(); !ok || !near(sum, 2.5+.24+.15+.05+.05+.06+.08+.09) {
 		t.Errorf("all of it: %v, %v", sum, ok)
 	}
+	if got := table.Collectors(); !near(got, .40+.03+.05+.02+.25) {
+		t.Errorf("collectors: %v", got)
+	}
 	if last := table.Costs[len(table.Costs)-1].Collector; last != Whole {
 		t.Errorf("last is %s", last)
 	}

@@ -14,8 +14,8 @@ const kernelMark = "_[k]"
 
 // A kernel names the kernel's functions.
 type kernel struct {
-	asked namer   // the kernel itself; nil where it cannot be asked
-	syms  symbols // what its table has, where it is not
+	asked namer        // the kernel itself; nil where it cannot be asked
+	syms  symbols      // what its table has, where it is not
 	late  []lateSymbol // loaded since: eBPF programs, modules
 	cache map[uint64]string
 }

@@ -189,8 +189,10 @@ func collectorTable(rec *record.Recording) (*textTable, error) {
 	switch {
 	case costs.RunSeconds <= 0 || len(costs.Costs) == 0:
 	case ok:
-		t.foot = append(t.foot, fmt.Sprintf("Observing took %.2f of the %.1f CPU-s of the run (%.1f %%): %.2f in kubedyno, about %.2f inside what it observed.",
-			sum, costs.RunSeconds, 100*sum/costs.RunSeconds, sum-inside, inside))
+		own := costs.Collectors()
+		t.foot = append(t.foot, fmt.Sprintf("Observing took %.2f of the %.1f CPU-s of the run (%.1f %%): %.2f in collectors and about %.2f inside what they observe (%.1f %% together),",
+			sum, costs.RunSeconds, 100*sum/costs.RunSeconds, own, inside, 100*(own+inside)/costs.RunSeconds),
+			fmt.Sprintf("and %.2f in the rest of kubedyno, which conducts the run, writes the recording and is woken up.", sum-inside-own))
 	default:
 		t.foot = append(t.foot, fmt.Sprintf("Observing took at least %.2f of the %.1f CPU-s of the run: what it did inside is not assessed without sampled stacks.", sum, costs.RunSeconds))
 	}
