@@ -283,6 +283,9 @@ func ReadAccuracy(tool string, paths ...string) (fault.Accuracy, error) {
 
 // readFolder diagnoses a folder of recordings.
 func readFolder(dir, tool string) ([]fault.Trial, []fault.Failure, error) {
+	if i, err := os.Stat(dir); err == nil && !i.IsDir() {
+		return nil, nil, fmt.Errorf("%s: neither a folder of recordings nor a file that ends in .json, which 'kubedyno fault accuracy -o json' writes", dir)
+	}
 	entries, err := os.ReadDir(dir)
 	if err != nil {
 		return nil, nil, fmt.Errorf("recordings of known faults: %w", err)
