@@ -45,8 +45,8 @@ func child(how string) {
 	switch how {
 	case "burn":
 		for {
-			burnMost(30)
-			burnLess(10)
+			burnMost(3)
+			burnLess(1)
 		}
 	case "refused":
 		err := New(Options{}).collect(context.Background(), &tables{}, func() {})

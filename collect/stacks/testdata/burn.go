@@ -15,8 +15,8 @@ func main() {
 	// The resolver is what brings C code in, where cgo is on.
 	_, _ = net.LookupHost("127.0.0.1")
 	for {
-		burnMost(30)
-		burnLess(10)
+		burnMost(3)
+		burnLess(1)
 	}
 }
 
