@@ -225,7 +225,7 @@ function drawEnds(u: uPlot, c: ChartData, colour: (c: Colour) => string, paper: 
   ctx.textBaseline = 'middle'
   ctx.lineWidth = 4 * r
   ctx.strokeStyle = paper
-  const points: { text: string; colour: string; x: number; y: number; w: number }[] = []
+  const points: { text: string; brief: string; colour: string; x: number; y: number; w: number }[] = []
   for (const l of c.lines) {
     if (l.dash) continue // named in the legend
     let i = l.values.length - 1
@@ -237,16 +237,19 @@ function drawEnds(u: uPlot, c: ChartData, colour: (c: Colour) => string, paper: 
     ctx.arc(x, u.valToPos(l.values[i]!, 'y', true), 3.5 * r, 0, 7)
     ctx.fill()
     const text = `${l.label} · ${duration(Math.round(c.x[i]! * 10) / 10)}`
-    points.push({ text, colour: colour(l.colour), x, y: Math.max(top + 8 * r, u.valToPos(l.values[i]!, 'y', true)), w: ctx.measureText(text).width })
+    points.push({ text, brief: l.label, colour: colour(l.colour), x, y: Math.max(top + 8 * r, u.valToPos(l.values[i]!, 'y', true)), w: ctx.measureText(text).width })
   }
   const ends: (Label & { text: string; colour: string; x: number; align: CanvasTextAlign })[] = points.map((p) => {
     // To the right of the end, unless another line ends there; else to the left of
-    // it, and below it where the frame leaves no room on the right.
+    // it, and below it where the frame leaves no room on the right. Where neither
+    // side has room for name and time, the name has to do.
     const room = p.x + p.w + 12 * r < ctx.canvas.width
     const taken = points.some((o) => o.x > p.x && o.x < p.x + p.w + 12 * r)
-    const right = room && !(taken && p.x - p.w > u.bbox.left)
+    const text = taken && p.x - p.w <= u.bbox.left ? p.brief : p.text
+    const w = text === p.text ? p.w : ctx.measureText(text).width
+    const right = room && !(taken && p.x - w > u.bbox.left)
     const at = right ? p.x + 8 * r : p.x - 8 * r
-    return { text: p.text, colour: p.colour, x: at, align: right ? 'left' : 'right', left: right ? at : at - p.w, right: right ? at + p.w : at, y: right || room ? p.y + 2 * r : p.y + 16 * r }
+    return { text, colour: p.colour, x: at, align: right ? 'left' : 'right', left: right ? at : at - w, right: right ? at + w : at, y: right || room ? p.y + 2 * r : p.y + 16 * r }
   })
   const ys = apart(ends, 16 * r)
   ends.forEach((e, i) => {
