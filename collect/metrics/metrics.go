@@ -257,7 +257,8 @@ func (c *Collector) loop(ctx context.Context, s *scraper, out storage.Appendable
 // work. So that no component gives more than 0.25 % of a core, it is left alone
 // for the longer the larger its answer is; where changes are told, both sides give
 // 0.1 % together. Of Full it may take fullRest times that once a phase has had
-// ten scrapes: half of all that Full cost were the API server's each second.
+// ten scrapes: with the API server's each second, 3.3 of 7.0 CPU-s that Full cost were
+// for metrics.
 func (c *Collector) interval(s *scraper) time.Duration {
 	c.mu.Lock()
 	phase, aside := time.Since(c.edge), c.aside

@@ -12,8 +12,8 @@ import (
 )
 
 // kernelNames asks the kernel what a function of it is called. /proc/kallsyms says the
-// same of all 200,000 at once, in 12 MB of text that the kernel writes and we parse: of a
-// run's stacks, a thousand addresses are in the kernel.
+// same of all 120,000 at once, in 5 MB of text that the kernel writes and we parse: in a
+// run's stacks are some 700 of them.
 type kernelNames struct {
 	prog         *ebpf.Program
 	cell, format *ebpf.Map
