@@ -39,18 +39,22 @@ func (a *answer) fill(families []*dto.MetricFamily) (plain bool) {
 	for _, f := range families {
 		for _, m := range f.Metric {
 			plain = plain && m.TimestampMs == nil
-			x := metric{labels: m.Label, start: len(a.values)}
-			a.take(&x, f.GetType(), m)
-			x.end = len(a.values)
-			a.metrics = append(a.metrics, x)
 		}
-	}
-	at := 0 // only now, for the slice may have grown
-	for _, f := range families {
-		a.families = append(a.families, family{f.GetName(), f.GetType(), a.metrics[at : at+len(f.Metric)]})
-		at += len(f.Metric)
+		a.add(f)
 	}
 	return plain
+}
+
+// add takes one more family in, behind the others.
+func (a *answer) add(f *dto.MetricFamily) {
+	start := len(a.metrics)
+	for _, m := range f.Metric {
+		x := metric{labels: m.Label, start: len(a.values)}
+		a.take(&x, f.GetType(), m)
+		x.end = len(a.values)
+		a.metrics = append(a.metrics, x)
+	}
+	a.families = append(a.families, family{f.GetName(), f.GetType(), a.metrics[start:]})
 }
 
 // take appends the values of a metric's lines, in the order in which the text

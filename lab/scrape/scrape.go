@@ -61,11 +61,12 @@ type handler struct {
 	known  bool   // changes can be told to who has it
 	last   answer
 	spare  answer // to be filled again
+	again  *rereader
 	out    bytes.Buffer
 }
 
 func newHandler(from prometheus.Gatherer, began time.Time) *handler {
-	return &handler{from: from, life: strconv.FormatInt(began.UnixNano(), 36)}
+	return &handler{from: from, life: strconv.FormatInt(began.UnixNano(), 36), again: newRereader(from)}
 }
 
 func (h *handler) tag() string { return fmt.Sprintf(`"%s-%d"`, h.life, h.number) }
@@ -74,19 +75,22 @@ func (h *handler) tag() string { return fmt.Sprintf(`"%s-%d"`, h.life, h.number)
 func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	h.out.Reset()
+	changes := h.known && r.Header.Get("A-IM") == Manipulation && r.Header.Get("If-None-Match") == h.tag()
+	if changes && h.again != nil && h.again.changes(&h.out, &h.last) {
+		h.send(w, http.StatusIMUsed)
+		return
+	}
 	families, err := h.from.Gather()
 	if err != nil {
 		http.Error(w, "gather metrics: "+err.Error(), http.StatusInternalServerError)
 		return
 	}
-	h.out.Reset()
 	now := h.spare
 	plain := now.fill(families)
 	code := http.StatusOK
-	if plain && h.known && r.Header.Get("A-IM") == Manipulation && r.Header.Get("If-None-Match") == h.tag() {
+	if plain && changes {
 		code = http.StatusIMUsed
-		w.Header().Set("IM", Manipulation)
-		w.Header().Set("Delta-Base", h.tag())
 		err = writeChanges(&h.out, &h.last, &now, families)
 	} else {
 		for _, f := range families {
@@ -96,12 +100,25 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	h.last, h.spare = now, h.last
-	h.number++
 	h.known = plain && err == nil
 	if err != nil {
+		h.number++
 		http.Error(w, "write metrics: "+err.Error(), http.StatusInternalServerError)
 		return
 	}
+	if h.again != nil && h.known {
+		h.again.gathered(&h.last)
+	}
+	h.send(w, code)
+}
+
+// send sends what was written, which becomes the last answer.
+func (h *handler) send(w http.ResponseWriter, code int) {
+	if code == http.StatusIMUsed {
+		w.Header().Set("IM", Manipulation)
+		w.Header().Set("Delta-Base", h.tag())
+	}
+	h.number++
 	if h.known {
 		w.Header().Set("ETag", h.tag())
 	}
@@ -185,6 +202,17 @@ func (c *changes) value(v float64) {
 	c.out.WriteByte('\n')
 }
 
+// values writes those that moved.
+func (c *changes) values(before, after []float64) {
+	for i, v := range after {
+		if unmoved(v, before[i]) {
+			c.keep(1)
+		} else {
+			c.value(v)
+		}
+	}
+}
+
 // family writes the changes of one family's lines.
 func (c *changes) family(last, now *answer, was, is []metric, f *dto.MetricFamily) error {
 	var places map[string]int // of was, by key: only where the two differ
@@ -203,14 +231,7 @@ func (c *changes) family(last, now *answer, was, is []metric, f *dto.MetricFamil
 			}
 		}
 		if next < len(was) && was[next].same(&is[i]) {
-			before, after := last.of(&was[next]), now.of(&is[i])
-			for j, v := range after {
-				if unmoved(v, before[j]) {
-					c.keep(1)
-				} else {
-					c.value(v)
-				}
-			}
+			c.values(last.of(&was[next]), now.of(&is[i]))
 			next++
 			continue
 		}

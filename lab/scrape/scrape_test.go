@@ -100,24 +100,64 @@ func whole(t *testing.T, from prometheus.Gatherer) []string {
 	return samples(w.Body)
 }
 
-// values makes the numbers of lines comparable: the text format writes small
-// whole numbers in a way of its own.
+// values makes lines comparable: the text format writes small whole numbers in a way
+// of its own, and what is new may stand behind all else.
 func values(lines []string) (same []string) {
 	for _, l := range lines {
 		i := strings.LastIndexByte(l, ' ') + 1
 		v, err := strconv.ParseFloat(l[i:], 64)
 		same = append(same, fmt.Sprint(l[:i], math.Float64bits(v), err))
 	}
+	slices.Sort(same)
 	return same
+}
+
+// counted is a registry, wrapped as those of Kubernetes' components are, that counts
+// how often it gathers.
+type counted struct {
+	*prometheus.Registry
+	gathered int
+}
+
+func (c *counted) Gather() ([]*dto.MetricFamily, error) {
+	c.gathered++
+	return c.Registry.Gather()
+}
+
+func (c *counted) Gatherer() prometheus.Gatherer { return c.Registry }
+
+// made is a collector that makes its metrics, and their descriptors, anew each time.
+type made struct {
+	values map[string]float64
+	byCopy bool // its metrics are no pointers, and cannot be compared
+}
+
+type copied struct {
+	prometheus.Metric
+	_ []int
+}
+
+func (*made) Describe(chan<- *prometheus.Desc) {}
+
+func (m *made) Collect(out chan<- prometheus.Metric) {
+	for label, v := range m.values {
+		x := prometheus.MustNewConstMetric(prometheus.NewDesc("made", "", []string{"a"}, prometheus.Labels{"const": "\"{}"}), prometheus.GaugeValue, v, label)
+		if m.byCopy {
+			x = copied{Metric: x}
+		}
+		out <- x
+	}
 }
 
 // Whatever comes, goes and moves: the last answer with the changes is what a
 // whole answer would have been.
 func TestChangesMakeTheWhole(t *testing.T) {
-	told := 0
+	told, gathered := 0, 0
 	for seed := range uint64(300) {
 		random := rand.New(rand.NewPCG(seed, 0))
-		registry := prometheus.NewRegistry()
+		registry := &counted{Registry: prometheus.NewRegistry()}
+		fresh := &made{map[string]float64{}, seed%2 == 0}
+		registry.MustRegister(fresh)
 		counters := map[string]*prometheus.CounterVec{}
 		histograms := map[string]*prometheus.HistogramVec{}
 		gauges := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "m_gauge", Help: "with = ~ - in it\n=5"}, []string{"a"})
@@ -128,7 +168,7 @@ func TestChangesMakeTheWhole(t *testing.T) {
 		for range 12 {
 			for range random.IntN(6) {
 				name := fmt.Sprint(string(rune('a'+random.IntN(20))), "_total")
-				switch random.IntN(9) {
+				switch random.IntN(11) {
 				case 0:
 					if counters[name] == nil {
 						counters[name] = prometheus.NewCounterVec(prometheus.CounterOpts{Name: name}, []string{"a", "b"})
@@ -162,9 +202,15 @@ func TestChangesMakeTheWhole(t *testing.T) {
 					if h := histograms["h_"+name]; h != nil {
 						h.DeleteLabelValues(label())
 					}
+				case 9:
+					fresh.values[label()] = random.Float64()
+				case 10:
+					delete(fresh.values, label())
 				}
 			}
+			before := registry.gathered
 			c.ask(t)
+			gathered += registry.gathered - before
 			if got, want := values(c.lines), values(whole(t, registry)); !slices.Equal(got, want) {
 				t.Fatalf("seed %d:\n got %q\nwant %q", seed, got, want)
 			}
@@ -176,10 +222,99 @@ func TestChangesMakeTheWhole(t *testing.T) {
 			}
 		}
 	}
-	if told < 2000 {
-		t.Errorf("changes were told %d times only", told)
+	if told < 2000 || gathered > 2500 {
+		t.Errorf("of 3600 times changes were told %d times only, and all gathered %d times", told, gathered)
 	}
 }
+
+// What makes an answer impossible is told, and what is odd is gathered.
+func TestReadAgain(t *testing.T) {
+	registry := &counted{Registry: prometheus.NewRegistry()}
+	counter := prometheus.NewCounterVec(prometheus.CounterOpts{Name: "c"}, []string{"a"})
+	counter.WithLabelValues("x").Inc()
+	var odd func(chan<- prometheus.Metric)
+	registry.MustRegister(counter, collector(func(out chan<- prometheus.Metric) {
+		if odd != nil {
+			odd(out)
+		}
+	}))
+	c := &client{h: newHandler(registry, time.Unix(0, 1))}
+	again := func(want bool, what string) {
+		t.Helper()
+		before := registry.gathered
+		c.ask(t)
+		if got := registry.gathered == before; got != want {
+			t.Errorf("%s: read again %v", what, got)
+		}
+		if got, want := values(c.lines), values(whole(t, registry.Registry)); !slices.Equal(got, want) {
+			t.Errorf("%s: got %q, want %q", what, got, want)
+		}
+	}
+	again(false, "the first answer")
+	counter.WithLabelValues("x").Inc()
+	again(true, "a value")
+	counter.WithLabelValues("y").Inc()
+	again(true, "a metric more of a family")
+	counter.WithLabelValues("y").Inc()
+	again(true, "the value of that")
+	counter.DeleteLabelValues("x")
+	again(false, "a metric less")
+	again(true, "after that")
+
+	gauge := func(name, label string, v float64) prometheus.Metric {
+		return prometheus.MustNewConstMetric(prometheus.NewDesc(name, "", []string{"a"}, nil), prometheus.GaugeValue, v, label)
+	}
+	odd = func(out chan<- prometheus.Metric) { out <- gauge("g", "x", 1) }
+	again(false, "another family")
+	odd = func(out chan<- prometheus.Metric) { out <- gauge("g", "x", 2) }
+	again(true, "made anew")
+	odd = func(out chan<- prometheus.Metric) { out <- gauge("g", "x", 3); out <- gauge("g", "y", 1) }
+	again(true, "two made anew")
+	odd = func(out chan<- prometheus.Metric) {
+		out <- prometheus.NewMetricWithTimestamp(time.Unix(1, 0), gauge("g", "x", 3))
+		out <- gauge("g", "y", 1)
+	}
+	again(false, "with a time")
+	odd = nil
+	again(false, "after a time")
+	again(true, "after a whole answer")
+
+	for what, fails := range map[string]func(chan<- prometheus.Metric){
+		"g": func(out chan<- prometheus.Metric) { out <- gauge("c", "z", 1) },
+		"was collected before with the same name and label values": func(out chan<- prometheus.Metric) {
+			m := prometheus.MustNewConstMetric(prometheus.NewDesc("c", "", []string{"a"}, nil), prometheus.CounterValue, 1, "z")
+			out <- m
+			out <- m
+		},
+		"broken": func(out chan<- prometheus.Metric) {
+			out <- prometheus.NewInvalidMetric(prometheus.NewInvalidDesc(errors.New("broken")), errors.New("broken"))
+		},
+	} {
+		odd = fails
+		r := httptest.NewRequest(http.MethodGet, "/metrics", nil)
+		r.Header.Set("A-IM", Manipulation)
+		r.Header.Set("If-None-Match", c.tag)
+		w := httptest.NewRecorder()
+		c.h.ServeHTTP(w, r)
+		if w.Code != http.StatusInternalServerError || !strings.Contains(w.Body.String(), what) {
+			t.Errorf("%s: %d %s", what, w.Code, w.Body)
+		}
+		odd = nil
+		again(true, "after "+what)
+	}
+
+	h := c.h.(*handler)
+	odd = func(chan<- prometheus.Metric) { panic("in a collector") }
+	if h.again.changes(&bytes.Buffer{}, &h.last) {
+		t.Error("a collector that panics: read again")
+	}
+}
+
+// collector is an unchecked one.
+type collector func(chan<- prometheus.Metric)
+
+func (collector) Describe(chan<- *prometheus.Desc)       {}
+func (c collector) Collect(out chan<- prometheus.Metric) { c(out) }
 
 // families is a gatherer of what a test says.
 type families struct {
