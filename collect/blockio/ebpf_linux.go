@@ -16,6 +16,7 @@ import (
 	"github.com/cilium/ebpf/btf"
 	"github.com/cilium/ebpf/link"
 	"github.com/cilium/ebpf/ringbuf"
+	"github.com/kubedyno/kubedyno/collect/internal/kerneltypes"
 	"golang.org/x/sys/unix"
 )
 
@@ -42,7 +43,7 @@ func openEBPF(syncs bool) (source, error) {
 }
 
 func loadKernelHalf(syncs bool) (*ebpfSource, error) {
-	types := btf.NewCache() // to read them takes 20 ms each time
+	types := kerneltypes.Shared()
 	kernel, err := types.Kernel()
 	if err != nil {
 		return nil, fmt.Errorf("the kernel's type information (BTF) cannot be read: %w", err)

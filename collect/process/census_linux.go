@@ -11,6 +11,7 @@ import (
 	"github.com/cilium/ebpf/btf"
 	"github.com/cilium/ebpf/link"
 	"github.com/cilium/ebpf/rlimit"
+	"github.com/kubedyno/kubedyno/collect/internal/kerneltypes"
 )
 
 // A bpfCensus reads all threads with a BPF iterator: the kernel calls a program with
@@ -42,7 +43,7 @@ func newCensus() (_ census, err error) {
 	if err := hostPIDs(); err != nil {
 		return nil, err
 	}
-	types := btf.NewCache() // to read them takes 20 ms each time
+	types := kerneltypes.Shared()
 	spec, err := types.Kernel()
 	if err != nil {
 		return nil, fmt.Errorf("read the kernel's types: %w", err)

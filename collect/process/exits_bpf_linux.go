@@ -14,6 +14,7 @@ import (
 	"github.com/cilium/ebpf/link"
 	"github.com/cilium/ebpf/ringbuf"
 	"github.com/cilium/ebpf/rlimit"
+	"github.com/kubedyno/kubedyno/collect/internal/kerneltypes"
 )
 
 // The programs below are written in BPF's instructions, not in C: they copy a
@@ -98,7 +99,7 @@ func memberAt(t btf.Type, path ...string) (int32, error) {
 }
 
 func readLayout() (*layout, error) {
-	spec, err := btf.LoadKernelSpec()
+	spec, err := kerneltypes.Shared().Kernel()
 	if err != nil {
 		return nil, err
 	}

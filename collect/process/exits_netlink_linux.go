@@ -11,6 +11,7 @@ import (
 	"unsafe"
 
 	"github.com/cilium/ebpf/btf"
+	"github.com/kubedyno/kubedyno/collect/internal/kerneltypes"
 	"golang.org/x/sys/unix"
 )
 
@@ -215,7 +216,7 @@ func publishedLayout() *accountLayout {
 // and takes the published layout where it has none.
 func newAccountLayout() (*accountLayout, error) {
 	var t *btf.Struct
-	spec, err := btf.LoadKernelSpec()
+	spec, err := kerneltypes.Shared().Kernel()
 	if err != nil || spec.TypeByName("taskstats", &t) != nil {
 		return publishedLayout(), nil
 	}
