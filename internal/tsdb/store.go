@@ -45,18 +45,17 @@ var ErrFinished = errors.New("metrics are finished")
 // same time. Every commit is in the hands of the operating system when it
 // returns, so that kill -9 loses no committed sample.
 //
-// It is a bare TSDB head with a write-ahead log rather than a tsdb.DB, because
-// a DB compacts in the background when it thinks best, and panics where a full
-// disk stops it from moving chunks out of memory. A head alone writes nothing
-// but the log; an hour of 25,000 series at 5 s takes some 30 MB of chunks.
+// While it takes samples it is the write-ahead log of a bare TSDB head, and the head
+// is made of it when the store is cut: see sampleLog. A tsdb.DB would compact in the
+// background when it thinks best, and panics where a full disk stops it from moving
+// chunks out of memory. An hour of 25,000 series at 5 s takes some 30 MB of chunks.
 type Store struct {
 	dir     string
-	wal     *wlog.WL
-	head    *tsdb.Head
+	log     *sampleLog // nil where the store was recovered
 	dropped atomic.Int64
 
-	mu  sync.RWMutex // held for reading while a commit runs, for writing by Cut
-	err error
+	mu   sync.Mutex // guards head
+	head *tsdb.Head // nil until Cut
 }
 
 // Create starts a store in dir, which is created if it does not exist.
@@ -65,16 +64,25 @@ func Create(dir string) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	return open(dir, wal)
+	return &Store{dir: dir, log: newSampleLog(wal)}, nil
 }
 
 // Recover reopens the store of a writer that died, with all that it
 // committed, so that it can be cut. It takes no more samples.
+func Recover(dir string) (*Store, error) {
+	head, err := replay(dir)
+	if err != nil {
+		return nil, err
+	}
+	return &Store{dir: dir, head: head}, nil
+}
+
+// replay makes the head that the log in dir tells of.
 //
 // The log is only read, torn end and all. Prometheus would repair it first,
 // by rewriting it in place: death in the middle of that would cost what the
 // first death did not.
-func Recover(dir string) (*Store, error) {
+func replay(dir string) (_ *tsdb.Head, err error) {
 	// Replay moves full chunks to disk, and the head panics where it cannot.
 	// They take less than the log did.
 	log := filepath.Join(dir, walDir)
@@ -93,15 +101,6 @@ func Recover(dir string) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	s, err := open(dir, wal)
-	if err != nil {
-		return nil, err
-	}
-	s.err = ErrFinished
-	return s, nil
-}
-
-func open(dir string, wal *wlog.WL) (_ *Store, err error) {
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, wal.Close())
@@ -111,7 +110,7 @@ func open(dir string, wal *wlog.WL) (_ *Store, err error) {
 	o.ChunkRange = headRange.Milliseconds()
 	o.ChunkDirRoot = dir
 	o.StripeSize = stripes
-	o.IsolationDisabled = true // nobody reads a live store
+	o.IsolationDisabled = true // nobody reads it while it is written
 	head, err := tsdb.NewHead(nil, discard, wal, nil, o, tsdb.NewHeadStats())
 	if err != nil {
 		return nil, err
@@ -120,7 +119,7 @@ func open(dir string, wal *wlog.WL) (_ *Store, err error) {
 	if err := head.Init(math.MinInt64); err != nil && !errors.As(err, &torn) {
 		return nil, err
 	}
-	return &Store{dir: dir, wal: wal, head: head}, nil
+	return head, nil
 }
 
 // A Sample is one value of one series.
@@ -166,47 +165,21 @@ func outdated(err error) bool {
 func (s *Store) Dropped() int64 { return s.dropped.Load() }
 
 // AppenderV2 implements storage.AppendableV2, for a scrape manager.
-func (s *Store) AppenderV2(ctx context.Context) storage.AppenderV2 {
+func (s *Store) AppenderV2(context.Context) storage.AppenderV2 {
 	if err := s.Err(); err != nil {
 		return refusing{err}
 	}
-	return &appender{AppenderV2: s.head.AppenderV2(ctx), store: s}
+	return s.log.appender()
 }
 
 // Err is the error that stopped the store, such as a full disk. A store that
 // failed once takes no more samples: after a torn record the log would hold
 // samples that replay does not find.
 func (s *Store) Err() error {
-	s.mu.RLock()
-	defer s.mu.RUnlock()
-	return s.err
-}
-
-func (s *Store) fail(err error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.err == nil {
-		s.err = err
+	if s.log == nil {
+		return ErrFinished
 	}
-}
-
-type appender struct {
-	storage.AppenderV2
-	store *Store
-}
-
-func (a *appender) Commit() error {
-	a.store.mu.RLock()
-	if err := a.store.err; err != nil {
-		a.store.mu.RUnlock()
-		return errors.Join(err, a.Rollback())
-	}
-	err := a.AppenderV2.Commit()
-	a.store.mu.RUnlock()
-	if err != nil {
-		a.store.fail(err)
-	}
-	return err
+	return s.log.failed()
 }
 
 // refusing is the appender of a store that takes no more samples.
@@ -220,10 +193,17 @@ func (r refusing) Rollback() error { return nil }
 
 // MaxTime is the time of the newest sample.
 func (s *Store) MaxTime() (time.Time, bool) {
-	if s.head.NumSeries() == 0 || s.head.MaxTime() == math.MinInt64 {
-		return time.Time{}, false
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	newest, ok := s.newest()
+	return fromMillis(newest), ok
+}
+
+func (s *Store) newest() (int64, bool) {
+	if s.head == nil {
+		return s.log.newest()
 	}
-	return fromMillis(s.head.MaxTime()), true
+	return s.head.MaxTime(), s.head.NumSeries() > 0 && s.head.MaxTime() != math.MinInt64
 }
 
 // Cut ends the store: it writes all samples as one block. Without samples
@@ -231,18 +211,24 @@ func (s *Store) MaxTime() (time.Time, bool) {
 // right after it, loses nothing.
 func (s *Store) Cut() error {
 	s.mu.Lock()
-	if s.err == nil {
-		s.err = ErrFinished
+	defer s.mu.Unlock()
+	if s.log != nil {
+		s.log.fail(ErrFinished)
 	}
-	s.mu.Unlock()
 	done, err := blocks(s.dir)
 	if err != nil {
 		return err
 	}
-	if _, ok := s.MaxTime(); !ok || len(done) > 0 {
+	if _, ok := s.newest(); !ok || len(done) > 0 {
 		// A block is written whole or not at all, and only here: one that is
 		// there already holds what the log holds.
 		return nil
+	}
+	if s.head == nil {
+		_ = s.log.close() // where it fails, what was committed is in the file all the same
+		if s.head, err = replay(s.dir); err != nil {
+			return err
+		}
 	}
 	compactor, err := tsdb.NewLeveledCompactorWithOptions(context.Background(), nil, discard,
 		[]int64{headRange.Milliseconds()}, nil, tsdb.LeveledCompactorOptions{MaxBlockChunkSegmentSize: segmentSize})
@@ -260,7 +246,14 @@ func (s *Store) Cut() error {
 // On a full disk the log cannot end properly: Close fails, and may be called
 // again when there is room.
 func (s *Store) Close() (err error) {
-	s.fail(ErrFinished)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.log != nil {
+		err = s.log.close()
+	}
+	if s.head == nil {
+		return err
+	}
 	// The head moves its chunks to disk once more, for a next start that
 	// never comes, and panics where it cannot.
 	defer func() {
@@ -268,7 +261,7 @@ func (s *Store) Close() (err error) {
 			err = fmt.Errorf("close metrics: %v", p)
 		}
 	}()
-	return s.head.Close()
+	return errors.Join(err, s.head.Close())
 }
 
 func dirSize(dir string) (int64, error) {
