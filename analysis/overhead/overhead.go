@@ -192,6 +192,10 @@ const (
 const (
 	handlesWatch = "k8s.io/apiserver/pkg/endpoints/handlers.(*WatchServer)."
 	feedsWatch   = "k8s.io/apiserver/pkg/storage/cacher.(*cacheWatcher)."
+	// encodesOnce encodes an event for all watches of one form, on behalf of the first
+	// that comes for it, and takesEncoding comes for it.
+	takesEncoding = "k8s.io/apiserver/pkg/storage/cacher.(*cachingObject).CacheEncode"
+	encodesOnce   = takesEncoding + ".func1"
 )
 
 // audits says whether an API server may have written an audit log: its command
@@ -259,7 +263,8 @@ func (s *scrapes) ours() int {
 func attribute(samples []functions.Sample, audited bool) seen {
 	s := seen{own: map[string]int{}, inside: map[string]map[string]int{}}
 	scraped := map[string]*scrapes{}
-	handled := 0 // by who writes to one watch
+	handled := 0             // by who writes to one watch
+	once, others := 0, false // what ours encoded for all; whether there are others
 	for _, x := range samples {
 		frames := strings.Split(x.Frames, ";")
 		if x.Component == Whole {
@@ -267,8 +272,12 @@ func attribute(samples []functions.Sample, audited bool) seen {
 			continue
 		}
 		if x.Component == "kube-apiserver" {
+			ours := slices.ContainsFunc(frames, func(f string) bool { return strings.HasPrefix(f, stampsAt) })
+			others = others || !ours && slices.Contains(frames, takesEncoding)
 			switch {
-			case slices.ContainsFunc(frames, func(f string) bool { return strings.HasPrefix(f, stampsAt) }):
+			case ours && slices.Contains(frames, encodesOnce):
+				once += x.Count
+			case ours:
 				s.stamped += x.Count
 			case slices.ContainsFunc(frames, func(f string) bool { return strings.HasPrefix(f, handlesWatch) }):
 				handled += x.Count
@@ -286,6 +295,9 @@ func attribute(samples []functions.Sample, audited bool) seen {
 		if by := cause(frames, audited); by != "" {
 			s.charge(by, component, x.Count)
 		}
+	}
+	if !others {
+		s.stamped += once // else it would have been encoded for them a moment later
 	}
 	if s.stamped == 0 {
 		s.watches += handled

@@ -129,6 +129,34 @@ func TestWatchesWithTheServersClock(t *testing.T) {
 	}
 }
 
+// What an event's encoding costs is not added by our watch where others want it too.
+func TestEncodingForAll(t *testing.T) {
+	const (
+		lib   = "k8s.io/apiserver/pkg/"
+		ours  = "github.com/kubedyno/kubedyno/lab/stamps.(*stamper).serve;" + lib + "endpoints/handlers.(*WatchServer).HandleHTTP;"
+		other = lib + "endpoints/handlers.(*WatchServer).HandleHTTP;"
+		takes = lib + "storage/cacher.(*cachingObject).CacheEncode;"
+		once  = takes + "sync.(*Once).doSlow;" + lib + "storage/cacher.(*cachingObject).CacheEncode.func1;x"
+	)
+	for name, c := range map[string]struct {
+		stacks map[string]int
+		want   int
+	}{
+		"alone":        {map[string]int{ours + "x": 5, ours + once: 7, other + "x": 100}, 12},
+		"with another": {map[string]int{ours + "x": 5, ours + once: 7, ours + takes + "write": 2, other + takes + "write": 100}, 7},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var samples []functions.Sample
+			for frames, n := range c.stacks {
+				samples = append(samples, functions.Sample{Component: "kube-apiserver", Frames: frames, Count: n})
+			}
+			if got := attribute(samples, false).stamped; got != c.want {
+				t.Errorf("%d samples are ours, want %d", got, c.want)
+			}
+		})
+	}
+}
+
 // An API server without an audit log passes through the functions of one.
 func TestRequestsInside(t *testing.T) {
 	for name, c := range map[string]struct {
