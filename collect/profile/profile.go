@@ -11,6 +11,7 @@
 package profile
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -120,7 +121,7 @@ func (c *Collector) Name() string { return "profile" }
 
 // sink is what the collector writes to.
 type sink interface {
-	ParsedProfile(record.ProfileRef, *profile.Profile) error
+	ProfileMessage(record.ProfileRef, []byte) error
 	Gap(record.Gap)
 }
 
@@ -272,7 +273,15 @@ func (c *Collector) cpu(ctx context.Context, w sink, t Target, phase string, unt
 	if trouble != nil && c.o.opens(covered) < window*9/10 {
 		w.Gap(record.Gap{Collector: c.Name(), Subject: t.Component, Reason: fmt.Sprintf("CPU profile of %s covers %.0f %%: %v", phase, share*100, trouble), Start: began, End: ended})
 	}
-	return c.store(w, t, phase, "cpu", first, last, merged, note)
+	for _, m := range merged.Mapping {
+		m.File = path.Base(m.File) // no machine path travels
+	}
+	var message bytes.Buffer
+	if err := merged.WriteUncompressed(&message); err != nil {
+		w.Gap(record.Gap{Collector: c.Name(), Subject: t.Component, Reason: "CPU profile of " + phase + ": " + err.Error(), Start: began, End: ended})
+		return nil
+	}
+	return c.store(w, t, phase, "cpu", first, last, message.Bytes(), note)
 }
 
 // Snapshot takes heap and goroutine profiles of all components, as at a
@@ -301,8 +310,12 @@ func (c *Collector) snapshot(phaseCtx context.Context, w sink, targets []Target,
 		all.Go(func() {
 			for _, kind := range kinds {
 				at := time.Now()
-				p, err := c.get(ctx, t, kind)
-				if err == nil && (kind == "mutex" || kind == "block") && len(p.Sample) == 0 {
+				message, err := c.get(ctx, t, kind)
+				samples := 0
+				if err == nil {
+					message, samples, err = told(message, fmt.Sprintf("kubedyno: at the %s of phase %s", edge, phase))
+				}
+				if err == nil && (kind == "mutex" || kind == "block") && samples == 0 {
 					// It is so at each edge, and one gap tells it.
 					w.Gap(record.Gap{Collector: c.Name(), Subject: t.Component, Reason: fmt.Sprintf("no %s profile: %v", kind, errNotFilled)})
 					continue
@@ -313,8 +326,7 @@ func (c *Collector) snapshot(phaseCtx context.Context, w sink, targets []Target,
 					}
 					continue
 				}
-				p.Comments = append(p.Comments, fmt.Sprintf("kubedyno: at the %s of phase %s", edge, phase))
-				errs[i] = errors.Join(errs[i], c.store(w, t, phase, kind, at, time.Now(), p, ""))
+				errs[i] = errors.Join(errs[i], c.store(w, t, phase, kind, at, time.Now(), message, ""))
 			}
 		})
 	}
@@ -322,12 +334,9 @@ func (c *Collector) snapshot(phaseCtx context.Context, w sink, targets []Target,
 	return errors.Join(errs...)
 }
 
-func (c *Collector) store(w sink, t Target, phase, kind string, start, end time.Time, p *profile.Profile, note string) error {
-	for _, m := range p.Mapping {
-		m.File = path.Base(m.File) // no machine path travels
-	}
+func (c *Collector) store(w sink, t Target, phase, kind string, start, end time.Time, message []byte, note string) error {
 	ref := record.ProfileRef{Component: t.Component, Instance: t.Instance, Phase: phase, Kind: kind, Start: start, End: end}
-	if err := w.ParsedProfile(ref, p); err != nil {
+	if err := w.ProfileMessage(ref, message); err != nil {
 		return fmt.Errorf("store %s profile of %s: %w", kind, t.Component, err)
 	}
 	c.mu.Lock()
@@ -342,7 +351,11 @@ func (c *Collector) store(w sink, t Target, phase, kind string, start, end time.
 func (c *Collector) slice(ctx context.Context, t Target, length time.Duration) (*profile.Profile, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, length+grace, fmt.Errorf("no answer %v after the slice's end", grace))
 	defer cancel()
-	return c.get(ctx, t, fmt.Sprintf("profile?seconds=%d", max(1, int(length.Round(time.Second).Seconds()))))
+	message, err := c.get(ctx, t, fmt.Sprintf("profile?seconds=%d", max(1, int(length.Round(time.Second).Seconds()))))
+	if err != nil {
+		return nil, err
+	}
+	return profile.ParseUncompressed(message)
 }
 
 var (
@@ -354,7 +367,8 @@ var (
 		"of Kubernetes' components --contention-profiling, for block), so that nothing is known of its locks")
 )
 
-func (c *Collector) get(ctx context.Context, t Target, what string) (*profile.Profile, error) {
+// get returns a profile's message.
+func (c *Collector) get(ctx context.Context, t Target, what string) ([]byte, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.TrimSuffix(t.URL, "/")+"/"+what, nil)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %v", errRefused, err)
@@ -393,7 +407,7 @@ func (c *Collector) get(ctx context.Context, t Target, what string) (*profile.Pr
 	case len(b) > maxProfile:
 		return nil, fmt.Errorf("the profile is larger than %d bytes", maxProfile)
 	}
-	return profile.ParseData(b)
+	return unpack(b)
 }
 
 // Account implements collect.Accountant.

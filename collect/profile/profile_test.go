@@ -32,7 +32,11 @@ type recorder struct {
 	gaps     []record.Gap
 }
 
-func (r *recorder) ParsedProfile(ref record.ProfileRef, p *profile.Profile) error {
+func (r *recorder) ProfileMessage(ref record.ProfileRef, message []byte) error {
+	p, err := profile.ParseUncompressed(message)
+	if err != nil {
+		return err
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.profiles == nil {
