@@ -68,6 +68,7 @@ type sampler struct {
 	seed    maphash.Seed
 	written map[int64]struct{} // stacks that have a row
 	buf     []byte
+	chain   []frame // of the stack that is being named
 
 	samples, frames, unknown, bytes int64
 	noMaps                          map[int32]bool // processes whose maps may not be read
@@ -391,15 +392,16 @@ func (s *sampler) stack(p *proc, chain []byte) int64 {
 	return id
 }
 
+type frame struct {
+	addr   uint64
+	kernel bool
+	known  bool // of which side it is
+}
+
 // name appends the names of a call chain, outermost first. The chain has the
 // innermost first, and markers that say whose the frames behind them are.
 func (s *sampler) name(out []byte, p *proc, chain []byte) []byte {
-	type frame struct {
-		addr   uint64
-		kernel bool
-		known  bool // of which side it is
-	}
-	var frames []frame
+	frames := s.chain[:0]
 	context, first := uint64(0), true
 	for ; len(chain) >= 8; chain = chain[8:] {
 		addr := binary.LittleEndian.Uint64(chain)
@@ -413,6 +415,7 @@ func (s *sampler) name(out []byte, p *proc, chain []byte) []byte {
 		first = false
 		frames = append(frames, frame{addr, context == contextKernel, context == contextKernel || context == contextUser})
 	}
+	s.chain = frames
 	for i := len(frames) - 1; i >= 0; i-- {
 		if len(out) > 0 {
 			out = append(out, ';')

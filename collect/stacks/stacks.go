@@ -13,12 +13,11 @@ package stacks
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/binary"
 	"os"
 	"sync"
 	"time"
 
+	"github.com/cespare/xxhash/v2"
 	"github.com/kubedyno/kubedyno/collect/process"
 	"github.com/kubedyno/kubedyno/record"
 )
@@ -111,8 +110,5 @@ func (c *Collector) Collect(ctx context.Context, w *record.Writer) error {
 	return c.collect(ctx, w, func() { w.Observes(record.TableStackSamples, record.TableStacks) })
 }
 
-// stackID is the stable id of a stack: 63 bits of the SHA-256 of its frames.
-func stackID(frames []byte) int64 {
-	sum := sha256.Sum256(frames)
-	return int64(binary.LittleEndian.Uint64(sum[:]) >> 1)
-}
+// stackID is the stable id of a stack: 63 bits of a hash of its frames, XXH64.
+func stackID(frames []byte) int64 { return int64(xxhash.Sum64(frames) >> 1) }
