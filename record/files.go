@@ -16,6 +16,7 @@ import (
 	"syscall"
 
 	"github.com/kubedyno/kubedyno/internal/table"
+	"github.com/kubedyno/kubedyno/internal/tsdb"
 )
 
 // Names inside a recording.
@@ -418,7 +419,6 @@ func fileName(s string) string {
 	return cmp.Or(strings.TrimLeft(s, "."), "_")
 }
 
-// noRoom reports whether err is the disk's or a quota's end.
 // noRoomError says in one sentence what a full disk did: each file that could
 // not be written has its own error, and they all say the same.
 type noRoomError struct {
@@ -429,6 +429,7 @@ type noRoomError struct {
 func (e *noRoomError) Error() string { return e.text }
 func (e *noRoomError) Unwrap() error { return e.err }
 
+// noRoom reports whether err is the disk's or a quota's end.
 func noRoom(err error) bool {
 	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) || errors.Is(err, io.ErrShortWrite)
 }
@@ -437,8 +438,13 @@ func noRoom(err error) bool {
 // out where there is one.
 func unfinished(dir string, err error) error {
 	if noRoom(err) {
-		return &noRoomError{fmt.Sprintf("recording %s could not be finished, for the disk is full; its live files are kept: "+
-			"make room, and the next command that opens it finishes it", dir), err}
+		why := "the disk is full"
+		var room *tsdb.RoomError
+		if errors.As(err, &room) {
+			why = fmt.Sprintf("the disk has %.1f MiB free, and its metrics may take %.1f", float64(room.FreeBytes)/(1<<20), float64(room.NeedBytes)/(1<<20))
+		}
+		return &noRoomError{fmt.Sprintf("recording %s could not be finished, for %s; its live files are kept: "+
+			"make room, and the next command that opens it finishes it", dir, why), err}
 	}
 	return fmt.Errorf("recording %s could not be finished; its live files are kept: %w", dir, err)
 }

@@ -196,7 +196,47 @@ const (
 	// that comes for it, and takesEncoding comes for it.
 	takesEncoding = "k8s.io/apiserver/pkg/storage/cacher.(*cachingObject).CacheEncode"
 	encodesOnce   = takesEncoding + ".func1"
+	ofTypes       = "k8s.io/api/"
 )
+
+// encodings are samples in which the API server encodes events for watches. What ours
+// comes for first is not added by it where others come for the same.
+type encodings struct {
+	ours   map[string]int  // by type of object, "" where the stack does not show it
+	others map[string]bool // types that others come for; "" where they come at all
+}
+
+// add counts a stack of our watch, or of another; ok is false where it encodes nothing.
+func (e *encodings) add(frames []string, ours bool, n int) (ok bool) {
+	takes := slices.Index(frames, takesEncoding)
+	if takes < 0 {
+		return false
+	}
+	encodes := slices.Contains(frames[takes:], encodesOnce)
+	of := ""
+	for _, f := range frames[takes:] {
+		if name, ok := strings.CutPrefix(f, ofTypes); ok {
+			of, _, _ = strings.Cut(name, ").") // core/v1.(*Pod).Size and what else it has
+			break
+		}
+	}
+	if !ours {
+		e.others[""], e.others[of] = true, true
+	} else if encodes {
+		e.ours[of] += n
+	}
+	return encodes
+}
+
+// added are the samples of what we came for alone.
+func (e *encodings) added() (n int) {
+	for of, count := range e.ours {
+		if !e.others[of] {
+			n += count
+		}
+	}
+	return n
+}
 
 // audits says whether an API server may have written an audit log: its command
 // line says so, or is not known. One that does not passes through the same
@@ -263,8 +303,8 @@ func (s *scrapes) ours() int {
 func attribute(samples []functions.Sample, audited bool) seen {
 	s := seen{own: map[string]int{}, inside: map[string]map[string]int{}}
 	scraped := map[string]*scrapes{}
-	handled := 0             // by who writes to one watch
-	once, others := 0, false // what ours encoded for all; whether there are others
+	handled := 0 // by who writes to one watch
+	encoded := encodings{map[string]int{}, map[string]bool{}}
 	for _, x := range samples {
 		frames := strings.Split(x.Frames, ";")
 		if x.Component == Whole {
@@ -273,10 +313,9 @@ func attribute(samples []functions.Sample, audited bool) seen {
 		}
 		if x.Component == "kube-apiserver" {
 			ours := slices.ContainsFunc(frames, func(f string) bool { return strings.HasPrefix(f, stampsAt) })
-			others = others || !ours && slices.Contains(frames, takesEncoding)
+			encodes := encoded.add(frames, ours, x.Count)
 			switch {
-			case ours && slices.Contains(frames, encodesOnce):
-				once += x.Count
+			case ours && encodes: // see added
 			case ours:
 				s.stamped += x.Count
 			case slices.ContainsFunc(frames, func(f string) bool { return strings.HasPrefix(f, handlesWatch) }):
@@ -296,9 +335,7 @@ func attribute(samples []functions.Sample, audited bool) seen {
 			s.charge(by, component, x.Count)
 		}
 	}
-	if !others {
-		s.stamped += once // else it would have been encoded for them a moment later
-	}
+	s.stamped += encoded.added() // the rest would have been encoded for others a moment later
 	if s.stamped == 0 {
 		s.watches += handled
 	}

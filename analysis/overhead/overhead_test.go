@@ -137,6 +137,8 @@ func TestEncodingForAll(t *testing.T) {
 		other = lib + "endpoints/handlers.(*WatchServer).HandleHTTP;"
 		takes = lib + "storage/cacher.(*cachingObject).CacheEncode;"
 		once  = takes + "sync.(*Once).doSlow;" + lib + "storage/cacher.(*cachingObject).CacheEncode.func1;x"
+		pod   = ";k8s.io/api/core/v1.(*Pod)."
+		event = ";k8s.io/api/core/v1.(*Event)."
 	)
 	for name, c := range map[string]struct {
 		stacks map[string]int
@@ -144,6 +146,10 @@ func TestEncodingForAll(t *testing.T) {
 	}{
 		"alone":        {map[string]int{ours + "x": 5, ours + once: 7, other + "x": 100}, 12},
 		"with another": {map[string]int{ours + "x": 5, ours + once: 7, ours + takes + "write": 2, other + takes + "write": 100}, 7},
+		"with another of pods": {map[string]int{
+			ours + once: 3, ours + once + pod + "Size": 5, ours + once + event + "Size": 11, ours + once + event + "MarshalToSizedBuffer": 13,
+			other + once + pod + "MarshalToSizedBuffer": 1,
+		}, 24},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var samples []functions.Sample

@@ -84,7 +84,7 @@ func Recover(dir string) (*Store, error) {
 // first death did not.
 func replay(dir string) (_ *tsdb.Head, err error) {
 	// Replay moves full chunks to disk, and the head panics where it cannot.
-	// They take less than the log did.
+	// They take less than the log did, but for values that nothing makes smaller.
 	log := filepath.Join(dir, walDir)
 	if err := os.MkdirAll(log, 0o755); err != nil {
 		return nil, err
@@ -95,7 +95,7 @@ func replay(dir string) (_ *tsdb.Head, err error) {
 	}
 	const slack = 1 << 20
 	if free, ok := freeSpace(dir); ok && free < size+slack {
-		return nil, &os.PathError{Op: "recover metrics", Path: dir, Err: errNoSpace}
+		return nil, &RoomError{Dir: dir, FreeBytes: free, NeedBytes: size + slack}
 	}
 	wal, err := wlog.Open(discard, log)
 	if err != nil {
@@ -121,6 +121,19 @@ func replay(dir string) (_ *tsdb.Head, err error) {
 	}
 	return head, nil
 }
+
+// A RoomError says that the samples of a log cannot be taken to a block, for the
+// disk may not have the room. The log is as it was. It is an ENOSPC.
+type RoomError struct {
+	Dir                  string
+	FreeBytes, NeedBytes int64
+}
+
+func (e *RoomError) Error() string {
+	return fmt.Sprintf("make a block of the metrics in %s: %.1f MiB are free, and it may take %.1f", e.Dir, float64(e.FreeBytes)/(1<<20), float64(e.NeedBytes)/(1<<20))
+}
+
+func (e *RoomError) Unwrap() error { return errNoSpace }
 
 // A Sample is one value of one series.
 type Sample struct {

@@ -35,10 +35,15 @@ func TestShared(t *testing.T) {
 	all.Wait()
 	runtime.KeepAlive(types)
 	types = nil
-	runtime.GC()
-	mu.Lock()
-	defer mu.Unlock()
-	if latest.Value() != nil {
-		t.Error("they are kept though nobody uses them")
+	kept := func() bool {
+		mu.Lock()
+		defer mu.Unlock()
+		return latest.Value() != nil
 	}
+	for range 10 { // a stack that is no longer used may hold them through one collection
+		if runtime.GC(); !kept() {
+			return
+		}
+	}
+	t.Error("they are kept though nobody uses them")
 }
