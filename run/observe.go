@@ -373,7 +373,7 @@ func (s *session) tell(ctx context.Context) {
 		before, then = now, at
 		st := State{OwnCores: own, ControlPlaneCores: plane, EndsBound: s.o.Experiment.Cluster.Nodes.Seeded > 0}
 		s.mu.Lock()
-		of, claims := s.of, s.ofClaims
+		of, claims, since := s.of, s.ofClaims, s.phase.Start
 		st.Phase, st.Total, st.Claims = s.phase.Name, s.asked[of], claims
 		if claims {
 			st.Total = s.askedClaims[of]
@@ -384,8 +384,24 @@ func (s *session) tell(ctx context.Context) {
 		if of == everyPhase { // pods go; what there was of them is the whole
 			st.Total = c.Created
 		}
+		if whole := st.lasts(s.o.Now().Sub(since)); whole > 0 && s.metrics != nil {
+			s.metrics.Lasts(whole)
+		}
 		s.o.Watch.Update(st)
 	}
+}
+
+// lasts is how long the phase will last in all, if the rest of its pods or claims comes
+// as what has come within that time; 0 where that cannot be told.
+func (st *State) lasts(sofar time.Duration) time.Duration {
+	done := st.Running
+	if st.Claims || st.EndsBound {
+		done = st.Bound
+	}
+	if done <= 0 || st.Total < done {
+		return 0
+	}
+	return time.Duration(float64(sofar) * float64(st.Total) / float64(done))
 }
 
 // cores is what our processes and the control plane's used between two scans;

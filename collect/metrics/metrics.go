@@ -91,6 +91,7 @@ type Collector struct {
 	acct    record.Observer
 	edge    time.Time     // when a phase began, as far as is known here
 	aside   bool          // the phase under way only leads to another
+	whole   time.Duration // how long that phase will last, as it looks; 0: unknown
 	begun   chan struct{} // closed when the next one begins
 	fresh   time.Duration // the constant, but in tests
 }
@@ -261,12 +262,14 @@ func (c *Collector) loop(ctx context.Context, s *scraper, out storage.Appendable
 // for metrics.
 func (c *Collector) interval(s *scraper) time.Duration {
 	c.mu.Lock()
-	phase, aside := time.Since(c.edge), c.aside
+	phase, aside, whole := time.Since(c.edge), c.aside, c.whole
 	c.mu.Unlock()
 	if c.o.Full {
 		return max(c.o.Interval, min(phase/growth, c.o.Later, s.rest()/fullRest))
 	}
-	least := max(c.o.Interval, min(phase/growth, c.o.Later))
+	// An estimate that comes early may be far too long: what it saves is at most as long as
+	// the phase has lasted.
+	least := max(c.o.Interval, min(max(phase/growth, min(whole/ofLong, phase)), c.o.Later))
 	switch {
 	case aside:
 		least = max(c.o.Interval, c.o.Aside)
@@ -282,6 +285,19 @@ const fullRest = 2
 // growth is the part of what a phase has lasted that may go by without a scrape. In n
 // intervals, n > 5, there are 5 + 5 ln(n/5): nine in ten, twelve in twenty.
 const growth = 5
+
+// ofLong is how many scrapes a phase has at least that is seen to be a long one: half as
+// many again as a window must have, for it may end earlier than it looks.
+const ofLong = 15
+
+// Lasts says how long the phase under way will last in all, as it looks now. One that is
+// seen to be long need not be scraped as often at its beginning as one that may end any
+// moment.
+func (c *Collector) Lasts(whole time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.whole = whole
+}
 
 // Judged says whether somebody will ask what happened within the phase that is about
 // to begin with Now or Refresh, or whether it only leads to others: of these there are
@@ -324,7 +340,7 @@ func (c *Collector) Refresh(ctx context.Context) error {
 func (c *Collector) scrapeAll(ctx context.Context, younger time.Duration) (asked time.Time, err error) {
 	c.mu.Lock()
 	out, note, targets := c.out, c.note, slices.Clone(c.targets)
-	c.edge = time.Now()
+	c.edge, c.whole = time.Now(), 0
 	close(c.begun)
 	c.begun = make(chan struct{})
 	c.mu.Unlock()

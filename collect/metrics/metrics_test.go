@@ -381,11 +381,26 @@ func TestIntervalOfLongPhase(t *testing.T) {
 				t.Errorf("after %v, full %v, of what is seldom looked at: %v", p.lasted, full, got)
 			}
 		}
+		c.Lasts(time.Hour)
 		if _, err := c.Now(t.Context()); err != nil {
 			t.Error(err)
 		}
 		if got := c.interval(s); got != time.Second {
 			t.Errorf("of the next phase: %v", got)
+		}
+		for _, p := range []struct{ lasted, whole, want time.Duration }{
+			{2 * time.Second, 75 * time.Second, 2 * time.Second}, {6 * time.Second, 75 * time.Second, 5 * time.Second},
+			{6 * time.Second, 30 * time.Second, 2 * time.Second}, {6 * time.Second, 12 * time.Second, 1200 * time.Millisecond}, {2 * time.Second, 0, time.Second},
+			{15 * time.Second, 20 * time.Second, 3 * time.Second}, {6 * time.Second, time.Hour, 5 * time.Second},
+		} {
+			c.edge = time.Now().Add(-p.lasted)
+			c.Lasts(p.whole)
+			if full {
+				p.want = time.Second
+			}
+			if got := c.interval(s); got.Round(100*time.Millisecond) != p.want {
+				t.Errorf("after %v of %v, full %v: %v", p.lasted, p.whole, full, got)
+			}
 		}
 		c.Judged(false)
 		if got := c.interval(s); got != want {

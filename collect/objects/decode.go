@@ -39,6 +39,15 @@ type sight struct {
 	disruption     []byte // reason why something else ends the pod
 }
 
+// What is read of objects, by the numbers of their fields: all that is read below
+// must be among them, and TestNeeds holds that it is.
+const (
+	needsMeta  = "1(1,3,5,6,7,9,11,13(1,3,6))"
+	needsPod   = needsMeta + ",2(1(1,2(10,29)),10),3(1,2(1,2,5),4,8(2),10(2))"
+	needsEvent = needsMeta + ",2(1,2,3),3,4,5(1),6,7,8,9,10,11,14"
+	needsClaim = "1(1,3,5,6,7,9,11,12,13(1,3,6)),2(3,5),3(1)" // and an annotation
+)
+
 var errWire = errors.New("not valid protobuf")
 
 // fields calls f for each field: b is the content of a message or string, n

@@ -16,6 +16,7 @@ type kind struct {
 	namespaced bool
 	read       func(s *seen, spec, status []byte) error
 	fields     string // field selector; empty for all
+	needs      string // what read reads, see needsMeta
 }
 
 // claimKind is the kind that is counted too: see Claims.
@@ -32,16 +33,16 @@ func (k kind) subject() string {
 // lifeKinds are the kinds whose changes become rows. Pods have a collector of
 // their own.
 var lifeKinds = []kind{
-	{claimKind, "/api/v1", "persistentvolumeclaims", "", true, (*seen).claim, ""},
-	{"PersistentVolume", "/api/v1", "persistentvolumes", "", false, (*seen).volume, ""},
-	{"VolumeAttachment", "/apis/storage.k8s.io/v1", "volumeattachments", "storage.k8s.io", false, (*seen).attachment, ""},
-	{"Node", "/api/v1", "nodes", "", false, (*seen).nodeObject, ""},
-	{"Lease", "/apis/coordination.k8s.io/v1", "leases", "coordination.k8s.io", true, (*seen).lease, ""},
-	{"Deployment", "/apis/apps/v1", "deployments", "apps", true, (*seen).deployment, ""},
-	{"ReplicaSet", "/apis/apps/v1", "replicasets", "apps", true, (*seen).replicaSet, ""},
-	{"StatefulSet", "/apis/apps/v1", "statefulsets", "apps", true, (*seen).statefulSet, ""},
-	{"DaemonSet", "/apis/apps/v1", "daemonsets", "apps", true, (*seen).daemonSet, ""},
-	{"Job", "/apis/batch/v1", "jobs", "batch", true, (*seen).job, ""},
+	{claimKind, "/api/v1", "persistentvolumeclaims", "", true, (*seen).claim, "", needsClaim},
+	{"PersistentVolume", "/api/v1", "persistentvolumes", "", false, (*seen).volume, "", needsMeta + ",2(4,6),3(1)"},
+	{"VolumeAttachment", "/apis/storage.k8s.io/v1", "volumeattachments", "storage.k8s.io", false, (*seen).attachment, "", needsMeta + ",2(2(1),3),3(1,3,4)"},
+	{"Node", "/api/v1", "nodes", "", false, (*seen).nodeObject, "", needsMeta + ",2(5(1,3)),3(4(1,2))"},
+	{"Lease", "/apis/coordination.k8s.io/v1", "leases", "coordination.k8s.io", true, (*seen).lease, "", needsMeta + ",2(1)"},
+	{"Deployment", "/apis/apps/v1", "deployments", "apps", true, (*seen).deployment, "", needsMeta + ",2(1,7),3(1,2,3,4,6(1,2),7)"},
+	{"ReplicaSet", "/apis/apps/v1", "replicasets", "apps", true, (*seen).replicaSet, "", needsMeta + ",2(1),3(1,3,4,5)"},
+	{"StatefulSet", "/apis/apps/v1", "statefulsets", "apps", true, (*seen).statefulSet, "", needsMeta + ",2(1),3(1,2,3,5,11)"},
+	{"DaemonSet", "/apis/apps/v1", "daemonsets", "apps", true, (*seen).daemonSet, "", needsMeta + ",3(3,4,5,6,7)"},
+	{"Job", "/apis/batch/v1", "jobs", "batch", true, (*seen).job, "", needsMeta + ",2(1,2),3(1(1,2),5)"},
 }
 
 // States that are not the object's own words.

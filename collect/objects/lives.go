@@ -138,7 +138,7 @@ func (l *Lives) collect(ctx context.Context, w sink) error {
 		}
 		settled := sync.OnceFunc(l.settled)
 		s := stream{
-			api: &client{http: h, base: base + path, fields: k.fields, stamps: l.o.Stamps}, collector: l.Name(), subject: k.subject(),
+			api: &client{http: h, base: base + path, fields: k.fields, stamps: l.o.Stamps, needs: k.needs}, collector: l.Name(), subject: k.subject(),
 			ahead: 256, fresh: fresh, to: announced{to, settled}, gap: w.Gap,
 		}
 		following.Go(func() {
@@ -154,7 +154,7 @@ func (l *Lives) collect(ctx context.Context, w sink) error {
 		follow(i, *k.kind, nil, k)
 	}
 	l.events.w = w
-	events := kind{version: "/api/v1", resource: "events", namespaced: true}
+	events := kind{version: "/api/v1", resource: "events", namespaced: true, needs: needsEvent}
 	switch {
 	case !l.watchesEvents():
 		w.Gap(record.Gap{Collector: l.Name(), Subject: string(record.TableEvents), Reason: "Events are left out; --observe full watches them"})

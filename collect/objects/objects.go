@@ -132,7 +132,7 @@ func (c *Collector) collect(ctx context.Context, w sink) (err error) {
 	if err != nil {
 		return fmt.Errorf("watch pods: %w", err)
 	}
-	api := &client{http: h, base: base + namespaced("/api/v1", c.o.Namespace, "pods"), stamps: c.o.Stamps}
+	api := &client{http: h, base: base + namespaced("/api/v1", c.o.Namespace, "pods"), stamps: c.o.Stamps, needs: needsPod}
 	if c.o.Run != "" {
 		api.selector = LabelRun + "=" + c.o.Run
 	}

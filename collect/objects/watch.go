@@ -52,6 +52,7 @@ type client struct {
 	selector string
 	fields   string // selector of fields
 	stamps   bool   // whether watches ask for the server's clock: see Options.Stamps
+	needs    string // what is read of an object, as fieldsHeader has it; empty for all
 }
 
 // dial makes what all clients of a collector share: the HTTP client and the
@@ -89,6 +90,9 @@ func (c *client) get(ctx context.Context, query url.Values, accept string) (*htt
 	req.Header.Set("Accept", accept)
 	if c.stamps && query.Has("watch") {
 		req.Header.Set(stampsHeader, maxWaiting.String())
+		if c.needs != "" {
+			req.Header.Set(fieldsHeader, c.needs)
+		}
 	}
 	res, err := c.http.Do(req)
 	if err != nil {
@@ -201,10 +205,11 @@ func (c *client) watch(ctx context.Context, version string, opened func(), frame
 	}
 }
 
-// A lab's API server says when it wrote each event, and sends what it wrote some times a
-// second: package stamps of module lab has the form, and why.
+// A lab's API server says when it wrote each event, sends what it wrote some times a
+// second, and of it what we read: package stamps of module lab has the form, and why.
 const (
 	stampsHeader = "Kubedyno-Stamps"
+	fieldsHeader = "Kubedyno-Fields"
 	// maxWaiting is how much later an event may be seen for that. Whoever waits for
 	// pods sees them that much later, too.
 	maxWaiting = 200 * time.Millisecond

@@ -41,7 +41,7 @@ const (
 	// encodes slowly.
 	grace = 20 * time.Second
 	// whole is for how long a window is looked at for all of Share.
-	whole = 40 * time.Second
+	whole = 20 * time.Second
 	// maxProfile bounds one answer.
 	maxProfile = 64 << 20
 )

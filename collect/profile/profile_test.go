@@ -238,7 +238,7 @@ func TestShare(t *testing.T) {
 // Long windows are looked at less and less, and all of the time where that was asked for.
 func TestOpens(t *testing.T) {
 	for _, c := range []struct{ share, covered, opens float64 }{
-		{0.25, 2, 8}, {0.25, 10, 40}, {0.25, 20, 160}, {0.25, 40, 640}, {0.5, 20, 40}, {1, 300, 300},
+		{0.25, 2, 8}, {0.25, 5, 20}, {0.25, 10, 80}, {0.25, 20, 320}, {0.5, 10, 20}, {1, 300, 300},
 	} {
 		got := Options{Share: c.share}.opens(time.Duration(c.covered * float64(time.Second)))
 		if got.Round(time.Millisecond) != time.Duration(c.opens*float64(time.Second)) {

@@ -63,6 +63,7 @@ type object struct {
 	loads []elf.ProgHeader
 	table *goTable
 	syms  symbols
+	more  func() // reads the symbols, which a Go binary needs for what is not Go in it; nil once it did
 	cache map[uint64]string
 	kept  func() // frees the file's bytes
 	rest  func() // lets go of the pages that were read; they come again when asked for
@@ -85,14 +86,15 @@ func newObject(name string, data []byte) (_ *object, err error) {
 	if f.Class != elf.ELFCLASS64 || f.ByteOrder != binary.LittleEndian {
 		return o, nil // its functions stay [module+0xoffset]
 	}
-	// A cgo binary has C functions too.
 	o.addGo(f, data)
-	for _, table := range []elf.SectionType{elf.SHT_SYMTAB, elf.SHT_DYNSYM} {
-		o.addSymbols(f, data, table)
+	o.more = func() {
+		for _, table := range []elf.SectionType{elf.SHT_SYMTAB, elf.SHT_DYNSYM} {
+			o.addSymbols(f, data, table)
+		}
+		o.syms.names = data
+		o.syms.list = slices.Clip(o.syms.list)
+		o.syms.sort()
 	}
-	o.syms.names = data
-	o.syms.list = slices.Clip(o.syms.list)
-	o.syms.sort()
 	return o, nil
 }
 
@@ -280,7 +282,7 @@ func (o *object) frames(addr uint64) (names string) {
 func (o *object) resolve(addr uint64) (names string) {
 	defer func() {
 		if recover() != nil { // the file was cut short under us
-			o.table, o.syms = nil, symbols{}
+			o.table, o.syms, o.more = nil, symbols{}, nil
 			names = ""
 		}
 	}()
@@ -288,6 +290,10 @@ func (o *object) resolve(addr uint64) (names string) {
 		if names := o.table.frames(addr); names != "" {
 			return names
 		}
+	}
+	if more := o.more; more != nil {
+		o.more = nil
+		more()
 	}
 	return clean(demangled(o.syms.find(addr)))
 }

@@ -20,7 +20,7 @@ import (
 // process.
 func NewRegistry() *prometheus.Registry {
 	r := prometheus.NewRegistry()
-	r.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	r.MustRegister(append(ofProcess(), collectors.NewGoCollector())...)
 	return r
 }
 

@@ -3,6 +3,7 @@ package tsdb
 import (
 	"fmt"
 	"math"
+	"slices"
 	"sync"
 
 	"github.com/prometheus/prometheus/model/histogram"
@@ -71,6 +72,9 @@ func (w *whole) kind() kind {
 	}
 	return ofIntegers
 }
+
+// seriesTogether are in one record of the log.
+const seriesTogether = 256
 
 func newSampleLog(wal *wlog.WL) *sampleLog {
 	return &sampleLog{wal: wal, byHash: map[uint64]int32{}, histograms: map[storage.SeriesRef]whole{}}
@@ -294,12 +298,18 @@ func (l *sampleLog) write(floats []record.RefSample, wholes []whole) error {
 			integers = append(integers, record.RefHistogramSample{Ref: chunks.HeadSeriesRef(w.ref), T: w.t, H: w.h})
 		}
 	}
-	// All records are written at once: the log hands the last page of each call to the
+	// All others are written at once: the log hands the last page of each call to the
 	// system.
 	var encoder record.Encoder
 	var records [][]byte
 	if len(l.news) > 0 {
-		records = append(records, encoder.Series(l.news, nil))
+		// By parts: one record of all the series of a first scrape would be megabytes of new memory.
+		for part := range slices.Chunk(l.news, seriesTogether) {
+			l.buf = encoder.Series(part, l.buf[:0])
+			if err := l.wal.Log(l.buf); err != nil {
+				return err
+			}
+		}
 		clear(l.news)
 		l.news = l.news[:0]
 	}

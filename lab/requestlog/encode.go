@@ -25,23 +25,22 @@ func timestamp(b []byte, t time.Time) []byte {
 	t = t.UTC()
 	year, month, day := t.Date()
 	hour, minute, second := t.Clock()
-	b = digits(append(b, '"'), year, 1000)
-	b = digits(append(b, '-'), int(month), 10)
-	b = digits(append(b, '-'), day, 10)
-	b = digits(append(b, 'T'), hour, 10)
-	b = digits(append(b, ':'), minute, 10)
-	b = digits(append(b, ':'), second, 10)
-	b = digits(append(b, '.'), t.Nanosecond()/1000, 100_000)
+	micros := uint32(t.Nanosecond()) / 1000
+	b = pair(append(b, '"'), uint32(year)/100)
+	b = pair(b, uint32(year)%100)
+	b = pair(append(b, '-'), uint32(month))
+	b = pair(append(b, '-'), uint32(day))
+	b = pair(append(b, 'T'), uint32(hour))
+	b = pair(append(b, ':'), uint32(minute))
+	b = pair(append(b, ':'), uint32(second))
+	b = pair(append(b, '.'), micros/10_000)
+	b = pair(b, micros/100%100)
+	b = pair(b, micros%100)
 	return append(b, 'Z', '"')
 }
 
-// digits adds a number with all digits from that of the highest place on.
-func digits(b []byte, n, highest int) []byte {
-	for place := highest; place > 0; place /= 10 {
-		b = append(b, '0'+byte(n/place%10))
-	}
-	return b
-}
+// pair adds a number of two digits. Its divisor is constant, so that nothing is divided.
+func pair(b []byte, n uint32) []byte { return append(b, '0'+byte(n/10), '0'+byte(n%10)) }
 
 // protobufMagic begins an object that is encoded as protobuf
 // (apimachinery's runtime/serializer/protobuf).

@@ -207,7 +207,7 @@ func (x *metric) keyIn(family string) string { return family + "\xff" + x.key() 
 // each time.
 const maxNames = 10_000
 
-// family is the name of a descriptor's family, which only its text tells.
+// family is nameOf, remembered.
 func (r *rereader) family(d *prometheus.Desc) (name string, ok bool) {
 	if name, ok := r.names[d]; ok {
 		return name, name != ""
@@ -215,13 +215,19 @@ func (r *rereader) family(d *prometheus.Desc) (name string, ok bool) {
 	if len(r.names) >= maxNames {
 		clear(r.names)
 	}
+	name = nameOf(d)
+	r.names[d] = name
+	return name, name != ""
+}
+
+// nameOf is the name of a descriptor's family; empty where its text does not tell.
+func nameOf(d *prometheus.Desc) (name string) {
 	if text, found := strings.CutPrefix(d.String(), "Desc{fqName: "); found {
 		if quoted, err := strconv.QuotedPrefix(text); err == nil {
 			name, _ = strconv.Unquote(quoted)
 		}
 	}
-	r.names[d] = name
-	return name, name != ""
+	return name
 }
 
 // kindOf is the kind of the family that a registry makes of such a metric.

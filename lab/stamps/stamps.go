@@ -1,5 +1,5 @@
 // Package stamps has an API server tell a watcher when it wrote each event, and send
-// what it wrote some times a second only.
+// what it wrote some times a second only, and of it only what the watcher reads.
 //
 // Who measures by a watch must know when an event came. If the clock is that of who
 // reads, each event must be read at once: it is a write and a TLS record here, and
@@ -12,6 +12,8 @@
 // many they are (4 bytes), both with the highest byte first, and the bytes. All
 // records' bytes, one after the other, are the answer as it would have been. Other
 // answers are as they would have been.
+//
+// A request that has FieldsHeader too is sent less of each object: there is more on it.
 //
 // Start with Handler.
 package stamps
@@ -37,6 +39,8 @@ const (
 	maxHeld = 256 << 10
 	// longest is what a request may ask for.
 	longest = time.Second
+	// watchInProtobuf is the content type of an answer that can be made shorter.
+	watchInProtobuf = "application/vnd.kubernetes.protobuf;stream=watch"
 )
 
 // Handler serves requests that ask for stamps with them. It belongs around the whole
@@ -49,7 +53,7 @@ func Handler(inner http.Handler) http.Handler {
 			inner.ServeHTTP(w, req)
 			return
 		}
-		s := &stamper{ResponseWriter: w, flusher: flusher, wait: wait, asked: req.Header.Get(Header), now: time.Now}
+		s := &stamper{ResponseWriter: w, flusher: flusher, wait: wait, asked: req.Header.Get(Header), fields: req.Header.Get(FieldsHeader), now: time.Now}
 		s.serve(inner, req)
 	})
 }
@@ -60,9 +64,11 @@ type stamper struct {
 	flusher http.Flusher
 	wait    time.Duration
 	asked   string
+	fields  string // that are asked for
 	now     func() time.Time
 
 	mu     sync.Mutex
+	trim   *trimmer  // nil: everything is sent
 	begun  bool      // the answer has
 	on     bool      // with stamps
 	held   []byte    // records that wait
@@ -99,6 +105,10 @@ func (s *stamper) begin(code int) {
 	s.begun, s.on = true, code == http.StatusOK
 	if s.on {
 		s.Header().Set(Header, s.asked)
+		if f, err := parseFields(s.fields); err == nil && s.Header().Get("Content-Type") == watchInProtobuf {
+			s.trim = &trimmer{fields: f}
+			s.Header().Set(FieldsHeader, s.fields)
+		}
 	}
 }
 
@@ -113,6 +123,22 @@ func (s *stamper) Write(p []byte) (int, error) {
 	if s.err != nil {
 		return 0, s.err
 	}
+	if s.trim == nil {
+		s.hold(p)
+	} else {
+		s.hold(s.trim.write(p))
+	}
+	if len(s.held) >= maxHeld {
+		s.send()
+	}
+	return len(p), s.err
+}
+
+// hold has p wait, with the time.
+func (s *stamper) hold(p []byte) {
+	if len(p) == 0 {
+		return
+	}
 	now := s.now()
 	if len(s.held) == 0 || now.Sub(s.at) > together {
 		s.last, s.at = len(s.held), now
@@ -121,10 +147,6 @@ func (s *stamper) Write(p []byte) (int, error) {
 	}
 	s.held = append(s.held, p...)
 	binary.BigEndian.PutUint32(s.held[s.last+8:], uint32(len(s.held)-s.last-headBytes))
-	if len(s.held) >= maxHeld {
-		s.send()
-	}
-	return len(p), s.err
 }
 
 // Flush implements http.Flusher: within the wait.
@@ -164,6 +186,9 @@ func (s *stamper) send() {
 func (s *stamper) close() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.trim != nil {
+		s.hold(s.trim.partial)
+	}
 	s.send()
 	s.closed = true
 }

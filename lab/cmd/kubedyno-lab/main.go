@@ -53,16 +53,24 @@ const self = "kubedyno-lab"
 // Without it a component is what its own main makes of it.
 const metricsEnv = "KUBEDYNO_METRICS"
 
+// A registry is where a component's metrics are.
+type registry struct {
+	prometheus.Gatherer
+	prometheus.Registerer
+}
+
+var ofKubernetes = &registry{legacyregistry.DefaultGatherer, legacyregistry.Registerer()}
+
 // components in the order in which a control plane starts them.
 var components = []struct {
 	name    string
-	metrics prometheus.Gatherer // what its /metrics has
+	metrics *registry // what its /metrics has
 	run     func(argv []string) int
 }{
-	{"etcd", prometheus.DefaultGatherer, func(argv []string) int { etcdmain.Main(argv); return 0 }},
-	{"kube-apiserver", legacyregistry.DefaultGatherer, command(newAPIServerCommand)},
-	{"kube-controller-manager", legacyregistry.DefaultGatherer, command(controllermanager.NewControllerManagerCommand)},
-	{"kube-scheduler", legacyregistry.DefaultGatherer, command(func() *cobra.Command { return scheduler.NewSchedulerCommand() })},
+	{"etcd", &registry{prometheus.DefaultGatherer, prometheus.DefaultRegisterer}, func(argv []string) int { etcdmain.Main(argv); return 0 }},
+	{"kube-apiserver", ofKubernetes, command(newAPIServerCommand)},
+	{"kube-controller-manager", ofKubernetes, command(controllermanager.NewControllerManagerCommand)},
+	{"kube-scheduler", ofKubernetes, command(func() *cobra.Command { return scheduler.NewSchedulerCommand() })},
 	{"kubelet", nil, command(func() *cobra.Command { return kubelet.NewKubeletCommand(context.Background()) })},
 	{"kube-proxy", nil, command(proxy.NewProxyCommand)},
 	{"kubectl", nil, runKubectl},
@@ -128,7 +136,11 @@ func runComponent(name string, argv []string, stderr io.Writer) int {
 		}
 		if path := os.Getenv(metricsEnv); path != "" && c.metrics != nil {
 			os.Unsetenv(metricsEnv) // it is not that of what the component starts
-			stop, err := scrape.Listen(path, c.metrics)
+			err := scrape.LeanProcess(c.metrics.Registerer)
+			var stop func()
+			if err == nil {
+				stop, err = scrape.Listen(path, c.metrics.Gatherer)
+			}
 			if err != nil {
 				fmt.Fprintf(stderr, "%s: %v\n", name, err)
 				return 1
