@@ -3,6 +3,7 @@ package cli
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -10,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/kubedyno/kubedyno/analysis/functions"
+	"github.com/kubedyno/kubedyno/experiment"
 	"github.com/kubedyno/kubedyno/record"
 )
 
@@ -83,6 +85,9 @@ func (f *stretchFlags) window(rec *record.Recording) (record.Window, error) {
 // query is what the flags ask for; source and kind may be empty.
 func (f *stretchFlags) query(rec *record.Recording, source, kind string) (functions.Query, error) {
 	q := functions.Query{Component: f.component, Phase: f.phase, Kind: kind, Source: functions.Source(source)}
+	if err := f.known(rec); err != nil {
+		return q, err
+	}
 	if kind != "" && !slices.Contains(functions.Kinds, kind) {
 		return q, Misusef("no kind of profile %q; there are %s", kind, strings.Join(functions.Kinds, ", "))
 	}
@@ -104,6 +109,43 @@ func (f *stretchFlags) query(rec *record.Recording, source, kind string) (functi
 	var err error
 	q.Window, err = f.window(rec)
 	return q, err
+}
+
+// known refuses a component that the recording does not have.
+func (f *stretchFlags) known(rec *record.Recording) error {
+	if f.component == "" || f.component == functions.NoComponent {
+		return nil
+	}
+	names := map[string]bool{functions.NoComponent: true}
+	for _, c := range rec.Components() {
+		names[c.Name] = true
+	}
+	for _, p := range rec.Profiles() {
+		names[p.Component] = true
+	}
+	if names[f.component] {
+		return nil
+	}
+	// Our own processes, and what components started, are known from what they did.
+	samples, err := rec.StackSamples()
+	if err != nil && !errors.Is(err, record.ErrMissing) {
+		return err
+	}
+	for _, s := range samples {
+		names[s.Component] = true
+	}
+	processes, err := rec.Processes()
+	if err != nil && !errors.Is(err, record.ErrMissing) {
+		return err
+	}
+	for _, p := range processes {
+		names[p.Component] = true
+	}
+	if names[f.component] {
+		return nil
+	}
+	delete(names, "")
+	return Misusef("the recording has no component %q%s", f.component, experiment.Suggest(f.component, slices.Sorted(maps.Keys(names))))
 }
 
 // notAssessed says of what the recording lacks that it cannot be told.

@@ -107,6 +107,8 @@ func TestFunctionsAndStacks(t *testing.T) {
 
 		{"functions R --from 10s --source pprof", 2, []string{"cannot be cut"}},
 		{"functions R --kind heap --source stacks", 2, []string{"stacks are of CPU"}},
+		{"functions R --component etdc --source stacks", 2, []string{`no component "etdc", did you mean "etcd"?`}},
+		{"functions R --component kubelet", 2, []string{`no component "kubelet" (valid: etcd, kube-apiserver, none)`}},
 		{"functions R --kind heaps", 2, []string{`no kind of profile "heaps"`}},
 		{"functions R --source perf", 2, []string{`no source "perf"`}},
 		{"functions R --per node", 2, []string{`--per "node": want pod or request`}},
