@@ -5,6 +5,8 @@ import (
 	"strings"
 )
 
+const temporary = `/(?:var/)?tmp|/dev/shm|/run/user/\d+`
+
 // masks take out of a command line what differs from one execution to the
 // next. In order: what is longer and more certain first.
 var masks = []struct {
@@ -13,12 +15,17 @@ var masks = []struct {
 }{
 	{regexp.MustCompile(`[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}`), "<uuid>"},
 	{regexp.MustCompile(`\d{4}-?\d{2}-?\d{2}[T_ ]?\d{2}[:-]?\d{2}[:-]?\d{2}(\.\d+)?(Z|[+-]\d{2}:?\d{2})?`), "<time>"},
-	{regexp.MustCompile(`(/(?:var/)?tmp|/dev/shm|/run/user/\d+)/[^\s,;:'"=]+`), "$1/<tmp>"},
+	// A program keeps its name: it is what is looked for.
+	{regexp.MustCompile(`^(` + temporary + `)/(?:\S+/)?([^/\s]+)`), "$1\x00$2"},
+	{regexp.MustCompile(`(` + temporary + `)/[^\s,;:'"=]+`), "$1/<tmp>"},
+	{regexp.MustCompile(`^(` + temporary + `)\x00`), "$1/"},
 	{regexp.MustCompile(`\btmp[._-][A-Za-z0-9]{6,}`), "<tmp>"},
-	// The same of another user, and none of a reader's business whose.
-	{regexp.MustCompile(`(^|[\s=:,'"])(?:/root|/home/[^/\s]+)/`), "$1~/"},
+	{home, "$1~/"},
 	{regexp.MustCompile(`\b0x[0-9a-fA-F]+\b`), "<hex>"},
 }
+
+// home is the same of another user, and none of a reader's business whose.
+var home = regexp.MustCompile(`(^|[\s=:,'"])(?:/root|/home/[^/\s]+)/`)
 
 var (
 	hexWord  = regexp.MustCompile(`\b[0-9a-f]{8,}\b`)
@@ -26,6 +33,11 @@ var (
 	number   = regexp.MustCompile(`(^|[\s/=:,._@#([-])\d+(\.\d+)?\b`)
 	sizeWord = regexp.MustCompile(`\d{4,}`)
 )
+
+// shown is a command line for people.
+func shown(command string) string {
+	return home.ReplaceAllString(strings.Join(strings.Fields(command), " "), "$1~/")
+}
 
 // Normal is a command line without what differs from one execution to the
 // next: process IDs, temporary names, hashes, times. Executions with the same

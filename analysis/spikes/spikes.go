@@ -114,6 +114,7 @@ type thing struct {
 	amounts               []float64 // NaN unknown
 	total                 float64
 	starts                []float64 // of executions
+	alike                 string    // the command line of all executions, where it is the same; else empty
 }
 
 // claim is a period that still has to stand its being one of many tests.
@@ -273,6 +274,11 @@ func (f *finder) others(processes []*life, exits []record.ProcessExit, noExits b
 	told := map[key]bool{}
 	execute := func(start, end, cpu float64, command, component string) {
 		c := group(commands, Command, Normal(command))
+		if line := shown(command); len(c.starts) == 0 {
+			c.alike = line
+		} else if c.alike != line {
+			c.alike = ""
+		}
 		c.component = cmp.Or(c.component, component)
 		c.starts = append(c.starts, start)
 		c.total += cpu
@@ -323,6 +329,7 @@ func (f *finder) others(processes []*life, exits []record.ProcessExit, noExits b
 			if t.what == Component {
 				t.component = t.name
 			}
+			t.name = cmp.Or(t.alike, t.name)
 			f.things = append(f.things, t)
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -184,6 +185,34 @@ func TestSpikesOfIrregularProcess(t *testing.T) {
 	}
 }
 
+// Where all executions have the same command line, that is the command's name; else it
+// is what they have in common. Whose home it is in is nobody's business.
+func TestCommandLines(t *testing.T) {
+	rec := made(t, func(w *record.Writer) {
+		for i := range 20 {
+			for n, command := range []string{"/tmp/check 300", fmt.Sprintf("/tmp/load-%d 300", i), "/home/anna/probe --port 8080"} {
+				at := float64(3*i + n)
+				w.Exit(record.ProcessExit{
+					TimeMicros: micros(at + .3), StartMicros: micros(at), PID: int32(1000 + 3*i + n), Command: command, UserSeconds: .3,
+				})
+			}
+		}
+		for i := range 70 {
+			w.Machine(record.MachineSample{TimeMicros: micros(float64(i)), User: float64(i)})
+		}
+	})
+	var names []string
+	for _, r := range find(t, rec).Rows {
+		if r.What == Command {
+			names = append(names, r.Name)
+		}
+	}
+	slices.Sort(names)
+	if got := strings.Join(names, "|"); got != "/tmp/check 300|/tmp/load-<n> <n>|~/probe --port 8080" {
+		t.Error(got)
+	}
+}
+
 func TestMissing(t *testing.T) {
 	rec := made(t, func(w *record.Writer) {
 		w.Gap(record.Gap{Collector: "process", Reason: "no /proc here"})
@@ -200,6 +229,8 @@ func TestNormal(t *testing.T) {
 		{"kubectl --kubeconfig /tmp/tmp.Xy12Ab/kc get pod web-5d4f8c7b9-x7k2p", "kubectl --kubeconfig /tmp/<tmp> get pod web-<hex>-<id>"},
 		{"runc --log /run/c/0f3a9c77b1e2d4f50f3a9c77b1e2d4f5/log.json start 0f3a9c77b1e2d4f5", "runc --log /run/c/<hex>/log.json start <hex>"},
 		{"sleep 5", "sleep <n>"},
+		{"/tmp/go-build217/b001/x.test -test.timeout=10m", "/tmp/x.test -test.timeout=10m"},
+		{"/tmp/burn -f /tmp/burn /run/user/0/x", "/tmp/burn -f /tmp/<tmp> /run/user/<n>/<tmp>"},
 		{"ps -p 4711,4712", "ps -p <n>,<n>"},
 		{"backup --at 2026-01-02T15:04:05Z --id 123e4567-e89b-12d3-a456-426614174000", "backup --at <time> --id <uuid>"},
 		{"python3 -m http.server", "python3 -m http.server"},
