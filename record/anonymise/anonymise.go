@@ -111,7 +111,9 @@ func Copy(ctx context.Context, rec *record.Recording, dir string, o Options) (*R
 		}
 		keep[k] = true
 	}
-	c := &copier{names: newNames(keep), kept: o.Keep, memo: map[memoKey]string{}, system: map[string]bool{}, threads: map[string]bool{}, plain: map[string]bool{}}
+	c := &copier{names: newNames(keep), kept: o.Keep, memo: map[memoKey]string{}, system: map[string]bool{}, threads: map[string]bool{}, plain: map[string]bool{
+		"docs": true, "docs/fidelity.md": true, // what is said of simulated nodes names it
+	}}
 	if err := c.collectAll(ctx, rec); err != nil {
 		return nil, err
 	}

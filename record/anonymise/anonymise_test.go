@@ -291,7 +291,8 @@ func shop(t testing.TB, dir string) {
 	began := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	us := began.UnixMicro()
 	w, err := record.Create(dir, record.Meta{
-		Name: "spring-sale", Started: began, Warnings: []string{"node worker-7.dc3.acme-corp.lan left"},
+		Nodes: record.Nodes{Simulated: true, Fidelity: "a pod costs less (docs/fidelity.md)"},
+		Name:  "spring-sale", Started: began, Warnings: []string{"node worker-7.dc3.acme-corp.lan left"},
 		Settings: []string{"phases.spring-sale.create.pod.image=harbor.acme-corp.lan/team-blue/checkout:v1.2"},
 		Cluster: record.Cluster{
 			Kind: "existing", Name: "prod-eu-acme", Server: "https://api.acme-corp.lan:6443", Version: "v1.36.3",
@@ -326,6 +327,9 @@ func shop(t testing.TB, dir string) {
 	// A path of known words is none, as a program and as what a program was told.
 	w.Process(record.ProcessSample{TimeMicros: us, PID: 13, Command: "/storage/apps/kubedyno run"})
 	w.Process(record.ProcessSample{TimeMicros: us, PID: 14, Command: "timeout 70 /storage/apps/kubedyno run"})
+	for i, command := range []string{"bin/kubedyno run", "timeout 70 bin/kubedyno run", "nice acme/bin/kubectl get", "acme/bin/kubectl get", "less docs/fidelity.md", "ls docs"} {
+		w.Process(record.ProcessSample{TimeMicros: us, PID: int32(17 + i), Command: command})
+	}
 	// What is a program in one command line is an argument in another, and somebody's name.
 	w.Process(record.ProcessSample{TimeMicros: us, PID: 15, Command: "make lint"})
 	w.Process(record.ProcessSample{TimeMicros: us, PID: 16, Command: "timeout 560 nice -n 19 make lint --user ruby"})
@@ -493,9 +497,12 @@ func TestNothingIsLeft(t *testing.T) {
 		t.Errorf("%+v %v", stacks, err)
 	}
 	commands, err := again.Processes()
-	if err != nil || len(commands) != 8 || commands[2].Command != "[kworker/0:1-events]" || !strings.HasPrefix(commands[1].Command, "python3 /path-") || !strings.HasSuffix(commands[1].Command, " -n 5") ||
+	if err != nil || len(commands) != 14 || commands[2].Command != "[kworker/0:1-events]" || !strings.HasPrefix(commands[1].Command, "python3 /path-") || !strings.HasSuffix(commands[1].Command, " -n 5") ||
 		!strings.HasSuffix(commands[3].Command, " --annotation=arg-2=arg-3 --crash-catcher-pid=4821") || commands[5].Command != "timeout 70 /storage/apps/kubedyno run" || !strings.HasPrefix(commands[7].Command, "timeout 560 arg-") || strings.Contains(commands[7].Command, "make") || strings.Contains(commands[7].Command, "ruby") || !strings.HasPrefix(commands[6].Command, "make arg-") {
 		t.Errorf("%+v %v", commands, err)
+	}
+	if commands[8].Command != "bin/kubedyno run" || commands[9].Command != "timeout 70 bin/kubedyno run" || "nice "+commands[11].Command != commands[10].Command || !strings.HasSuffix(commands[11].Command, "/kubectl get") || commands[12].Command != "less docs/fidelity.md" || commands[13].Command != "ls docs" {
+		t.Errorf("%+v", commands[8:])
 	}
 	m := again.Meta()
 	if a := m.Cluster.Components[0].Args; a[2] != "--max-requests-inflight=400" || !strings.HasPrefix(a[0], "--etcd-servers=https://198.18.0.") || !strings.HasSuffix(a[0], ":2379") {

@@ -465,6 +465,9 @@ func (c *copier) arg(a string) string {
 	if c.plain[a] || c.familiar(a) && !strings.Contains(a, "/") {
 		return a
 	}
+	if dir, base := path.Split(a); dir != "" && dir[0] != '/' && isProgram(base) {
+		return c.program(a) // as where it is the program itself: in both places or in none
+	}
 	changed := c.free(a)
 	if strings.HasPrefix(a, "/") { // as the path of a program, of which known words stay
 		return changed
