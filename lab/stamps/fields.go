@@ -13,7 +13,7 @@ import (
 // FieldsHeader is the request's and the answer's header that says which fields of an
 // object its watcher reads.
 //
-// A pod has 3 to 10 KB, of which nearly all is of no interest to who asks when it ran;
+// A pod has 3 KB and more, of which nearly all is of no interest to who asks when it ran;
 // but to encrypt, send and receive it is most of what a watch costs once its events
 // travel together. With "1(1,5),3" only the fields 1 and 5 of the object's field 1 and all of
 // its field 3 are sent, by the numbers in Kubernetes' generated.proto files. Events of
