@@ -267,9 +267,10 @@ func (c *Collector) interval(s *scraper) time.Duration {
 	if c.o.Full {
 		return max(c.o.Interval, min(phase/growth, c.o.Later, s.rest()/fullRest))
 	}
-	// An estimate that comes early may be far too long: what it saves is at most as long as
-	// the phase has lasted.
-	least := max(c.o.Interval, min(max(phase/growth, min(whole/ofLong, phase)), c.o.Later))
+	if phase < ten*c.o.Interval {
+		whole = 0 // an estimate that comes early may be far too long, and a window must have ten scrapes
+	}
+	least := max(c.o.Interval, min(max(phase/growth, whole/ofLong), c.o.Later))
 	switch {
 	case aside:
 		least = max(c.o.Interval, c.o.Aside)
@@ -285,6 +286,9 @@ const fullRest = 2
 // growth is the part of what a phase has lasted that may go by without a scrape. In n
 // intervals, n > 5, there are 5 + 5 ln(n/5): nine in ten, twelve in twenty.
 const growth = 5
+
+// ten scrapes are what a judged window has at least.
+const ten = 10
 
 // ofLong is how many scrapes a phase has at least that is seen to be a long one: half as
 // many again as a window must have, for it may end earlier than it looks.

@@ -389,9 +389,9 @@ func TestIntervalOfLongPhase(t *testing.T) {
 			t.Errorf("of the next phase: %v", got)
 		}
 		for _, p := range []struct{ lasted, whole, want time.Duration }{
-			{2 * time.Second, 75 * time.Second, 2 * time.Second}, {6 * time.Second, 75 * time.Second, 5 * time.Second},
-			{6 * time.Second, 30 * time.Second, 2 * time.Second}, {6 * time.Second, 12 * time.Second, 1200 * time.Millisecond}, {2 * time.Second, 0, time.Second},
-			{15 * time.Second, 20 * time.Second, 3 * time.Second}, {6 * time.Second, time.Hour, 5 * time.Second},
+			{2 * time.Second, 75 * time.Second, time.Second}, {6 * time.Second, time.Hour, 1200 * time.Millisecond}, {2 * time.Second, 0, time.Second},
+			{12 * time.Second, 75 * time.Second, 5 * time.Second}, {12 * time.Second, 45 * time.Second, 3 * time.Second},
+			{12 * time.Second, 15 * time.Second, 2400 * time.Millisecond}, {12 * time.Second, time.Hour, 5 * time.Second},
 		} {
 			c.edge = time.Now().Add(-p.lasted)
 			c.Lasts(p.whole)
